@@ -1,0 +1,400 @@
+"""Lab 15: GRPO on TinyLM, from group sampling to the training loop. Your file.
+
+Five tasks, in order; each is marked TODO. Run the tests for one task at a time:
+    python -m pytest -q -k task1
+Chapter: https://learn.xhelio.ai/rl/learn/15-rlvr-grpo/ (here: chapter.md)
+
+Everything below "given: helpers and the training loop" is complete. Read train_grpo once:
+it is the outer loop that calls your grpo_step.
+"""
+
+import random
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from tinylm import (
+    accuracy,
+    decode_responses,
+    load_or_train_sft,
+    make_batch,
+    reward,
+    sample,
+    sequence_logprobs,
+)
+
+LAB_VERSION = "1.0"
+
+
+# ============================================================== Task 1
+def sample_group(model, prompts, answers, G, temperature=1.0):
+    """Sample a group of G responses for every prompt and score them.
+
+    Args:
+        model: the policy (a TinyLM).
+        prompts: list of P prompt strings, e.g. ["37+48=", "5+5="].
+        answers: list of P answer strings, e.g. ["85", "10"].
+        G: group size (responses per prompt).
+        temperature: sampling temperature.
+
+    Returns a dict:
+        "out": the dict returned by tinylm.sample for the P*G repeated prompts. Rows are
+            grouped contiguously: rows 0..G-1 answer prompt 0, rows G..2G-1 answer prompt 1,
+            and so on.
+        "responses": list of P*G decoded response strings.
+        "rewards": float tensor of shape (P*G,), the verifiable reward
+            tinylm.reward(response, answer) of each row (1.0 or 0.0).
+    """
+    prompts = [prompt for prompt in prompts for _ in range(G)]  # P*G, each G times in a row
+    answers = [answer for answer in answers for _ in range(G)]
+    out = sample(model, prompts, temperature=temperature)
+    responses = decode_responses(out)
+    scores = [reward(response, answer) for response, answer in zip(responses, answers)]
+    rewards = torch.tensor(scores, dtype=torch.float32, device=out["ids"].device)  # (P*G,)
+    return {"out": out, "responses": responses, "rewards": rewards}
+
+
+# ============================================================== Task 2
+def group_advantages(rewards, G, scale_std=True, eps=1e-4):
+    """Group-relative advantages, one number per response.
+
+    Args:
+        rewards: (P*G,) tensor, grouped contiguously as in sample_group.
+        G: group size.
+        scale_std: if True, divide by the group's standard deviation (GRPO); if False, only
+            subtract the group mean.
+        eps: added to the std so all-equal groups do not divide by zero.
+
+    Returns: (P*G,) tensor with
+        A_i = (r_i - mean(group)) / (std(group) + eps)
+    where mean and std are taken over the G responses of the same prompt. Use the population
+    std (divide by G, i.e. torch.std(..., unbiased=False)). A group whose rewards are all
+    equal gets advantage 0 for every response.
+    """
+    groups = rewards.view(-1, G)  # (P, G)
+    adv = groups - groups.mean(dim=1, keepdim=True)
+    if scale_std:
+        adv = adv / (groups.std(dim=1, keepdim=True, unbiased=False) + eps)
+    return adv.view(-1)  # (P*G,)
+
+
+# ============================================================== Task 3
+def k3_kl(logp, ref_logp):
+    """Per-token k3 estimator of KL(pi_theta || pi_ref).
+
+    Args:
+        logp: (B, T) log pi_theta(y_t | ...) of the sampled tokens.
+        ref_logp: (B, T) log pi_ref(y_t | ...) of the same tokens.
+
+    Returns: (B, T) tensor
+        k3 = pi_ref/pi_theta - log(pi_ref/pi_theta) - 1,
+    computed from log-probs: with d = ref_logp - logp, k3 = exp(d) - d - 1. Every entry is
+    >= 0. Gradients must flow through logp (not through ref_logp, which should come from a
+    frozen model anyway).
+    """
+    d = ref_logp - logp
+    return torch.exp(d) - d - 1
+
+
+# ============================================================== Task 4
+def grpo_loss(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
+    """The GRPO loss (DeepSeekMath's objective, negated so we can minimize it).
+
+    Args:
+        logp: (B, T) log-probs of the sampled tokens under the current policy (with grad).
+        old_logp: (B, T) log-probs under the policy that sampled them (no grad).
+        ref_logp: (B, T) log-probs under the frozen reference model (no grad).
+        adv: (B,) one advantage per response, shared by all its tokens.
+        mask: (B, T) 1.0 for real response tokens, 0.0 for padding.
+        clip_eps: PPO clip range epsilon.
+        beta: KL coefficient.
+
+    Per token:
+        rho = exp(logp - old_logp)
+        obj = min(rho * A, clip(rho, 1 - eps, 1 + eps) * A) - beta * k3
+    Aggregate: average obj over each response's own tokens (divide by |y_i|), then average
+    over the B responses. loss = -that.
+
+    Returns (loss, stats) where stats is a dict of floats:
+        "kl": mean k3 over all real tokens of the batch,
+        "clip_frac": fraction of real tokens where the clipped term was the smaller one
+            (i.e. where the clip changed the objective),
+        "ratio_max": the largest rho over real tokens.
+    """
+    A = adv.unsqueeze(1)  # (B, 1), else B == T would broadcast along the wrong axis
+    rho = torch.exp(logp - old_logp)  # (B, T)
+    unclipped = rho * A
+    clipped = rho.clamp(1 - clip_eps, 1 + clip_eps) * A
+    k3 = k3_kl(logp, ref_logp)
+    obj = torch.min(unclipped, clipped) - beta * k3
+    per_response = (obj * mask).sum(1) / mask.sum(1).clamp(min=1)  # (B,); an empty one is 0
+    loss = -per_response.mean()
+    with torch.no_grad():
+        n_tokens = mask.sum().clamp(min=1)
+        kl = (k3 * mask).sum() / n_tokens
+        clip_frac = ((clipped < unclipped) * mask).sum() / n_tokens
+        ratio_max = (rho * mask).max()  # a ratio is above 0, so padding never wins
+    return loss, {"kl": float(kl), "clip_frac": float(clip_frac), "ratio_max": float(ratio_max)}
+
+
+# ============================================================== Task 5
+def grpo_step(policy, ref, opt, prompts, answers, cfg):
+    """One GRPO iteration: sample groups, score, compute advantages, then update.
+
+    Steps:
+        1. groups = sample_group(policy, prompts, answers, cfg.G, cfg.temperature)
+        2. adv = group_advantages(groups["rewards"], cfg.G, cfg.scale_std)
+        3. With torch.no_grad(): old_logp = sequence_logprobs(policy, out) and
+           ref_logp = sequence_logprobs(ref, out). These stay fixed for the whole iteration.
+        4. Repeat cfg.inner_steps times: logp = sequence_logprobs(policy, out);
+           loss, s = grpo_loss(logp, old_logp, ref_logp, adv, mask, cfg.clip_eps, cfg.beta);
+           opt.zero_grad(); loss.backward(); clip grad norm to cfg.max_grad_norm; opt.step().
+
+    Returns a dict of floats: "reward" (mean reward of the samples), "loss" (last inner
+    step), "kl", "clip_frac" (from the last inner step), "frac_zero_signal" (fraction of
+    groups whose rewards are all equal), "entropy" (mean per-token entropy of the policy at
+    the sampled positions, from `token_entropy`).
+    """
+    groups = sample_group(policy, prompts, answers, cfg.G, cfg.temperature)
+    out, rewards = groups["out"], groups["rewards"]
+    adv = group_advantages(rewards, cfg.G, cfg.scale_std)
+    with torch.no_grad():
+        old_logp, ref_logp = sequence_logprobs(policy, out), sequence_logprobs(ref, out)
+    entropy = token_entropy(policy, out)  # of the policy that sampled, before the update
+
+    for _ in range(cfg.inner_steps):
+        logp = sequence_logprobs(policy, out)
+        loss, s = grpo_loss(logp, old_logp, ref_logp, adv, out["mask"], cfg.clip_eps, cfg.beta)
+        opt.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(policy.parameters(), cfg.max_grad_norm)
+        opt.step()
+
+    by_prompt = rewards.view(-1, cfg.G)  # (P, G)
+    zero_signal = (by_prompt.amax(1) == by_prompt.amin(1)).float().mean()
+    stats = {"kl": s["kl"], "clip_frac": s["clip_frac"], "frac_zero_signal": float(zero_signal)}
+    return {"reward": rewards.mean().item(), "loss": loss.item(), "entropy": entropy, **stats}
+
+
+# ============================================================== given: helpers and the training loop
+@torch.no_grad()
+def token_entropy(model, out):
+    """Mean entropy (nats) of the model's next-token distribution at the response positions."""
+    ids, L = out["ids"], out["prompt_len"]
+    logits = model(ids[:, :-1])[:, L - 1:]
+    logp = F.log_softmax(logits, -1)
+    ent = -(logp.exp() * logp).sum(-1)
+    m = out["mask"]
+    return float((ent * m).sum() / m.sum().clamp(min=1.0))
+
+
+@dataclass
+class GRPOConfig:
+    iters: int = 300  # outer iterations (each samples a fresh batch)
+    prompts_per_iter: int = 16  # P
+    G: int = 8  # group size
+    inner_steps: int = 2  # gradient steps per batch (mu in the DeepSeekMath paper)
+    lr: float = 3e-4
+    clip_eps: float = 0.2
+    beta: float = 0.04
+    temperature: float = 1.0
+    scale_std: bool = True
+    max_grad_norm: float = 1.0
+    eval_every: int = 10
+    eval_n: int = 500
+    seed: int = 0
+
+    def __post_init__(self):  # a wrong setting is named here, before anything is trained
+        for name, value in vars(self).items():
+            kind = type(getattr(GRPOConfig, name))
+            low = {"G": 2, "iters": 0, "beta": 0, "seed": 0, "scale_std": False}.get(name)
+            ok = type(value) is kind or (kind is float and type(value) is int)
+            if not ok or not (value > 0 if low is None else value >= low) or value == float("inf"):
+                allowed = "above 0" if low is None else f"of {low} or more"
+                allowed = "True or False" if kind is bool else f"a finite {kind.__name__} {allowed}"
+                raise ValueError(f"GRPOConfig: {name} = {value!r} is not allowed; give {allowed}")
+
+
+def train_grpo(cfg, sft_path=None, verbose=True, device="cpu", out_dir=None):
+    """Run GRPO from the cached SFT checkpoint. Returns (policy, history).
+
+    The SFT model is trained once (about 10 s) and cached in tinylm_sft.pt next to tinylm.py.
+    History holds per-iteration stats and the periodic evaluations.
+    With out_dir the run is saved there as it goes. Ctrl-C ends it early and returns as usual.
+    """
+    import os
+
+    import tinylm
+
+    if sft_path is None:
+        sft_path = os.path.join(os.path.dirname(os.path.abspath(tinylm.__file__)), "tinylm_sft.pt")
+    policy = load_or_train_sft(sft_path).to(device)
+    ref = load_or_train_sft(sft_path).to(device)  # an identical, frozen copy
+    for p in ref.parameters():
+        p.requires_grad_(False)
+    torch.manual_seed(cfg.seed)
+    opt = torch.optim.Adam(policy.parameters(), lr=cfg.lr)
+    rng = random.Random(cfg.seed)
+    hist = {k: [] for k in ["reward", "loss", "kl", "clip_frac", "frac_zero_signal", "entropy"]}
+    hist.update(eval_iter=[], acc_sampled=[], acc_greedy=[])
+
+    def evaluate(it):
+        hist["eval_iter"].append(it)
+        hist["acc_sampled"].append(accuracy(policy, n=cfg.eval_n, greedy=False))
+        hist["acc_greedy"].append(accuracy(policy, n=cfg.eval_n, greedy=True))
+
+    t0 = time.time()
+    with saving(cfg, policy, hist, out_dir) as (save, tqdm):
+        evaluate(0)
+        for it in tqdm(range(1, cfg.iters + 1), leave=False, disable=None if verbose else True):
+            prompts, answers = make_batch(cfg.prompts_per_iter, rng)
+            s = grpo_step(policy, ref, opt, prompts, answers, cfg)
+            stop_if_nan(s, policy, cfg, it)
+            for k in hist:
+                if k in s:
+                    hist[k].append(s[k])
+            if it % cfg.eval_every == 0 or it == cfg.iters:
+                evaluate(it)
+                save()
+                if verbose:
+                    tqdm.write(f"iter {it:4d} reward {s['reward']:.2f} sampled acc {hist['acc_sampled'][-1]:.3f} "
+                               f"greedy acc {hist['acc_greedy'][-1]:.3f} kl {s['kl']:.4f} "
+                               f"entropy {s['entropy']:.3f} zero-signal {s['frac_zero_signal']:.2f} "
+                               f"({time.time() - t0:.0f}s)")
+    return policy, hist
+
+
+# ============================================================== given: checks, saving, plots, flags
+def stop_if_nan(s, policy, cfg, it):
+    """Raise a FloatingPointError that names the iteration and the likely setting."""
+    if torch.tensor([*s.values(), *(p.detach().sum() for p in policy.parameters())]).isfinite().all():
+        return
+    strong = ("lr", "max_grad_norm", "temperature", "inner_steps", "clip_eps", "beta")
+    odd = [f"{k}={getattr(cfg, k)}" for k in strong if getattr(cfg, k) != getattr(GRPOConfig, k)]
+    why = f"{', '.join(odd)}: try the default" if odd else "a mistake in tasks 2-5: run their tests"
+    raise FloatingPointError(f"iteration {it}: NaN or infinite loss or weights. Likely {why}.")
+
+
+@contextmanager
+def saving(cfg, policy, hist, out_dir):
+    """Give the loop save() and tqdm, and save however it ends; Ctrl-C is a normal end."""
+    from tqdm import tqdm
+
+    def save(plot=False):
+        for k in ("eval_iter", "acc_sampled"):  # Ctrl-C may come in the middle of evaluate
+            del hist[k][len(hist["acc_greedy"]) :]
+        try:
+            if out_dir is not None:
+                save_run(cfg, policy, hist, out_dir, time.time() - t0, plot)
+        except OSError as error:
+            tqdm.write(f"cannot save in {out_dir}: {error}. What was saved there before is whole.")
+
+    t0 = time.time()
+    try:
+        yield save, tqdm
+    except KeyboardInterrupt:
+        print(f"Stopped by Ctrl-C after {len(hist['loss'])} iterations; what was measured is kept.")
+    finally:
+        save(plot=True)
+
+
+def save_run(cfg, policy, hist, out_dir, seconds, plot):
+    """Write history.json, config.json, policy.pt and, if plot is true, curves.png to out_dir."""
+    import json
+
+    from tinylm import device_of, write_file
+
+    about = {"schema": 1, "lab_version": LAB_VERSION, "torch": torch.__version__,
+             "device": str(device_of(policy)), "seconds": round(seconds, 1)}
+    for name, content in (("history", hist), ("config", vars(cfg))):
+        data = json.dumps(about | content).encode()
+        write_file(f"{out_dir}/{name}.json", lambda file, data=data: file.write(data))
+    write_file(f"{out_dir}/policy.pt", lambda file: torch.save(policy.state_dict(), file))
+    if plot:
+        write_file(f"{out_dir}/curves.png", plot_curves(hist).savefig)
+
+
+def plot_curves(hist):
+    """Return a matplotlib Figure: accuracy and five other curves over the iterations."""
+    from matplotlib.figure import Figure
+
+    titles = {"reward": "mean reward of the samples", "entropy": "entropy (nats per token)",
+              "kl": "KL to the SFT model (k3)", "clip_frac": "fraction of tokens clipped",
+              "frac_zero_signal": "fraction of zero-signal groups"}
+    figure = Figure(figsize=(12, 6.5), layout="constrained")
+    first, *others = figure.subplots(2, 3).flat
+    first.plot(hist["eval_iter"], hist["acc_sampled"], "o-", color="#0072B2", ms=3, label="sampled")
+    first.plot(hist["eval_iter"], hist["acc_greedy"], "s--", color="#D55E00", ms=3, label="greedy")
+    first.set(title="accuracy on held-out sums", xlabel="iteration", ylim=(0, 1.02))
+    first.legend(loc="lower right")
+    for panel, (key, title) in zip(others, titles.items()):
+        panel.plot(range(1, len(hist[key]) + 1), hist[key], color="#0072B2", lw=1)
+        panel.set(title=title, xlabel="iteration")
+    return figure
+
+
+def verdict(cfg, hist):
+    """Return one line: is the accuracy curve where it should be and, if not, what to read."""
+    start, end = hist["acc_sampled"][0], hist["acc_sampled"][-1]
+    what = "no band is known for these settings; read chapter.md section 7"
+    if len(hist["loss"]) == 300 and cfg == GRPOConfig(seed=cfg.seed, eval_every=cfg.eval_every):
+        good = 0.35 <= start <= 0.60 and end >= 0.84
+        what = "expected 0.35 to 0.60 at the start and 0.84 or more at the end"
+        what += ": as it should be" if good else "; read chapter.md section 7"
+    return f"sampled accuracy {start:.3f} -> {end:.3f}: {what}"
+
+
+def next_task():
+    """Return (number, name) of the first task that is not written yet, or None."""
+    for n, task in enumerate([sample_group, group_advantages, k3_kl, grpo_loss, grpo_step], 1):
+        try:
+            task(*[None] * task.__code__.co_argcount)
+        except NotImplementedError:
+            return n, task.__name__
+        except Exception:
+            continue  # written: it stumbles over None
+
+
+def main():
+    """Train with flags: python lab15_grpo.py --iters 300 --seed 1 --device cuda --out runs/x."""
+    import argparse
+    import sys
+    import traceback
+
+    parser = argparse.ArgumentParser(description="Train TinyLM with the five functions here.")
+    for name, value in vars(GRPOConfig()).items():
+        boolean = {"action": argparse.BooleanOptionalAction}
+        kind = boolean if value is True else {"type": type(value)}
+        parser.add_argument("--" + name.replace("_", "-"), default=value, help=str(value), **kind)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or mps")
+    parser.add_argument("--threads", default=1, type=int, help="1; more are slower on most CPUs")
+    parser.add_argument("--out", help="folder for the results; default runs/seedN")
+    flags = vars(parser.parse_args())
+    device, threads, out_dir = (flags.pop(k) for k in ("device", "threads", "out"))
+    if task := next_task():
+        sys.exit("Task {0}, {1}, comes next. Test: python -m pytest -q -k task{0}".format(*task))
+    try:
+        torch.set_num_threads(threads)
+        torch.zeros(1, device=device)
+        cfg = GRPOConfig(**flags)
+    except (ValueError, RuntimeError, AssertionError) as error:
+        sys.exit(str(error).splitlines()[0])
+    out_dir = out_dir or f"runs/seed{cfg.seed}"
+    try:
+        _, hist = train_grpo(cfg, device=device, out_dir=out_dir)
+    except FloatingPointError as error:
+        sys.exit(str(error))
+    except RuntimeError as error:
+        if "device" not in str(error):
+            raise
+        lines = [n for f, n in traceback.walk_tb(error.__traceback__) if f.f_globals is globals()]
+        sys.exit(f"{__file__} line {lines[-1]}: a tensor is on another device than the others. "
+                 f"Create yours (rewards?) on the device of out['ids']. ({error})")
+    print(f"{out_dir}: curves.png, history.json, config.json, policy.pt\n{verdict(cfg, hist)}")
+
+
+if __name__ == "__main__":
+    main()
