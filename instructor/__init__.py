@@ -1,0 +1,1 @@
+"""For teachers: checks of the lab itself. Students do not need this folder."""

@@ -1,0 +1,377 @@
+"""The loader and the frame of the tests, on lab files damaged in the usual ways.
+
+The first half calls load_lab in this process. The second half runs pytest on a small copy of
+the lab, with two short tests per task, in forked children: torch is imported once.
+"""
+
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+from pathlib import Path
+
+import pytest
+
+from tests.labfile import ROOT, TASKS, cut, load_lab, read_source, task_state
+
+STUB = read_source(ROOT / "lab15_grpo.py")[0]
+RIGHT = read_source(ROOT / "solutions" / "lab15_grpo.py")[0]
+MISSING = "no_such_package_of_this_lab"
+
+
+def edit(text, *changes):
+    """Return the text with each (old, new) replaced; every old must be there exactly once."""
+    for old, new in changes:
+        assert text.count(old) == 1, f"{old!r} is there {text.count(old)} times"
+        text = text.replace(old, new)
+    return text
+
+
+def section(text, number):
+    """Return the lines of one task as text."""
+    part = next(part for part in cut(text) if part[0] == number)
+    return "\n".join(text.split("\n")[slice(*part[1:])])
+
+
+def at(text, words):
+    """Return "line 62" for the first line of the text that holds the words."""
+    return f"line {text[: text.index(words)].count(chr(10)) + 1}"
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Return a function that writes a text (or bytes) to a file and loads it."""
+
+    def write_and_load(text, **kwargs):
+        path = tmp_path / "lab15_grpo.py"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return load_lab(path, **kwargs)
+
+    return write_and_load
+
+
+def kinds(lab):
+    """Return the five states' kinds, shortened to one letter each."""
+    return "".join(task_state(lab, n).kind[0] for n in TASKS)
+
+
+# ============================================================== load_lab
+
+
+def test_right_file_and_stub(load):
+    lab = load(RIGHT)
+    assert kinds(lab) == "wwwww" and lab.__problems__ == []
+    assert "torch.exp(d)" in inspect.getsource(lab.k3_kl)
+    assert "prompts_per_iter" in inspect.getsource(lab.GRPOConfig)
+    assert lab.GRPOConfig(G=3).G == 3 and lab.__doc__.startswith("Lab 15")
+    lab = load(STUB)
+    assert kinds(lab) == "uuuuu" and lab.__unwritten__ == set(TASKS)
+    where = f"(lab15_grpo.py {at(STUB, 'def k3_kl')})"
+    assert task_state(lab, 3).text == f"not written yet: Task 3, k3_kl {where}"
+
+
+@pytest.mark.parametrize("n", TASKS)
+def test_syntax_error_loses_one_task(load, n):
+    broken = edit(section(RIGHT, n), (f"def {TASKS[n].name}(", f"def {TASKS[n].name}(("))
+    lab = load(edit(RIGHT, (section(RIGHT, n), broken)))
+    assert kinds(lab) == "wwwww"[: n - 1] + "b" + "wwwww"[n:]
+    (problem,) = lab.__problems__
+    assert problem.task == n and "SyntaxError" in problem.text
+    assert f"line {problem.line}" == at(RIGHT, f"def {TASKS[n].name}(")
+    assert hasattr(lab, "train_grpo") and "def token_entropy" in inspect.getsource(lab)
+    if n != 3:
+        assert inspect.getsource(lab.k3_kl).startswith("def k3_kl")
+
+
+BANNER_4 = "# ============================================================== Task 4\n"
+DAMAGE = [  # a change of the solution, the kinds of the five tasks then, words of the message
+    (("    d = ref_logp - logp\n", "d = ref_logp - logp\n"), "wwbww", "IndentationError"),
+    (('    """Per-token k3', "    Per-token k3"), "wwbww", "SyntaxError"),
+    (("    return torch.exp(d) - d", "return torch.exp(d) - d"), "wwwww", "'return' outside"),
+    (("def k3_kl(logp, ref_logp)", "def k3_kl(logp, ref_logp=oops)"), "wwbww", "NameError"),
+    (("def k3_kl(", "def k3_kl2("), "wwmww", "defines k3_kl2"),
+    (("def k3_kl(", "k3_kl = 3\n\n\ndef _("), "wwmww", "stands for a int"),
+    ((BANNER_4, ""), "wwwww", "written"),
+    (("import torch.nn.functional as F", "import torch.nn.functional as"), "wwwww", "SyntaxError"),
+    (("import random\n", f"import {MISSING}\n"), "wwwww", MISSING),
+    (("\nimport random\n", "\nimport sys\nsys.exit(3)\nimport random\n"), "wwwww", "sys.exit()"),
+    (("import random\n", "import random\ninput()\n"), "wwwww", "EOFError"),
+]
+
+
+@pytest.mark.parametrize("change, expected, words", DAMAGE)
+def test_damage_is_named_and_stays_local(load, change, expected, words):
+    lab = load(edit(RIGHT, change))
+    assert kinds(lab) == expected
+    texts = [f"{problem.line} {problem.text}" for problem in lab.__problems__]
+    assert words in "\n".join(texts + [task_state(lab, 3).text])
+    assert callable(lab.train_grpo)
+
+
+def test_two_errors_and_no_banners(load):
+    """Without the banners a syntax error still costs no more than its own function."""
+    text = "\n".join(x for x in RIGHT.split("\n") if not x.startswith("# ====="))
+    text = edit(text, ("    rho = torch.exp(", "    rho = = torch.exp("),
+                ("    groups = rewards.view(", "    groups = = rewards.view("))
+    lab = load(text)
+    assert kinds(lab) == "wbwbw" and [p.task for p in lab.__problems__] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    "data, note",
+    [
+        (RIGHT.replace("\n", "\r\n").encode(), ""),
+        (b"\xef\xbb\xbf" + RIGHT.encode(), ""),
+        (("# -*- coding: cp1252 -*-\n# caf\xe9\n" + RIGHT).encode("cp1252"), ""),
+        (("# caf\xe9\n" + RIGHT).encode("latin-1"), "Latin-1"),
+        (("# -*- coding: nonsense -*-\n" + RIGHT).encode(), "Latin-1"),
+    ],
+    ids=["crlf", "bom", "pep263", "latin1", "unknown"],
+)
+def test_encodings(load, data, note):
+    lab = load(data)
+    assert kinds(lab) == "wwwww" and "def k3_kl" in inspect.getsource(lab.k3_kl)
+    assert note in " ".join(problem.text for problem in lab.__problems__)
+    assert len(lab.__problems__) == bool(note)
+
+
+def test_backend_stands_in_and_is_taken_out(load, tmp_path, monkeypatch, capfd):
+    (tmp_path / "tinylm.py").write_text("raise RuntimeError('the wrong tinylm')", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "tinylm", raising=False)
+    lab = load(edit(RIGHT, ("import random\n", "import random\nprint('hello')\n")))
+    assert Path(sys.modules["tinylm"].__file__) == ROOT / "tinylm.py" and not lab.__problems__
+    assert capfd.readouterr() == ("", "")
+    names = ["accuracy", "decode_responses", "load_or_train_sft", "make_batch", "reward", "sample",
+             "sequence_logprobs"]
+    backend = types.ModuleType("other")
+    backend.__dict__.update((name, object()) for name in names)
+    ours, path = sys.modules["tinylm"], list(sys.path)
+    assert load(RIGHT, backend=backend).sample is backend.sample
+    assert sys.modules["tinylm"] is ours and sys.path == path
+
+
+def test_missing_file_and_ctrl_c(load, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no lab file .*nothing\.py$"):
+        load_lab(tmp_path / "nothing.py")
+    with pytest.raises(KeyboardInterrupt):
+        load("raise KeyboardInterrupt\n" + RIGHT)
+
+
+# ============================================================== whole runs of pytest
+
+SMALL_TESTS = {
+    1: 'lab.sample_group(tinylm.TinyLM(), ["1+1="], ["2"], 2)["rewards"].shape == (2,)',
+    2: "lab.group_advantages(torch.tensor([1.0, 0.0]), 2).shape == (2,)",
+    3: "lab.k3_kl(torch.zeros(1, 2), torch.ones(1, 2)).shape == (1, 2)",
+    4: "lab.grpo_loss(*[torch.ones(1, 2)] * 3, torch.ones(1), torch.ones(1, 2))[0] == -1",
+    5: """lab.grpo_step(m := tinylm.TinyLM(), m, torch.optim.SGD(m.parameters(), 0.1),
+    ["1+1="], ["2"], lab.GRPOConfig(G=2))["reward"] <= 1""",
+}
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory):
+    """A small copy of the lab with two short tests per task, in a path with spaces."""
+    root = tmp_path_factory.mktemp("a lab") / "in a folder"
+    (root / "tests").mkdir(parents=True)
+    for name in ("__init__.py", "conftest.py", "labfile.py"):
+        shutil.copy(ROOT / "tests" / name, root / "tests")
+    for name in ("tinylm.py", "lab15_grpo.py"):
+        shutil.copy(ROOT / name, root)
+    (root / "pytest.ini").write_text("[pytest]\naddopts = -rN -p no:cacheprovider\n", "utf-8")
+    for n, call in SMALL_TESTS.items():
+        head = "import torch\nimport tinylm\n\n\n"
+        head += f"def test_task{n}_there(lab):\n    assert lab.{TASKS[n].name}\n\n\n"
+        code = head + f"def test_task{n}_call(lab):\n    assert {call}\n"
+        (root / "tests" / f"test_task{n}_{TASKS[n].name}.py").write_text(code, "utf-8")
+    (root / "tests" / "test_given_x.py").write_text("def test_given():\n    pass\n", "utf-8")
+    (root / "tests" / "test_bad_x.py").write_text("import nothing_like_it\n", "utf-8")
+    return root
+
+
+def run(root, *args, text=None, env=None):
+    """Run pytest in the folder; return (exit code, output). A forked child unless env is given."""
+    if text is not None:
+        (root / "lab.py").write_bytes(text if isinstance(text, bytes) else text.encode())
+        args = (*args, "--lab=lab.py")
+    handle, out = tempfile.mkstemp(suffix=".txt")
+    os.close(handle)
+    try:
+        code = _run(root, args, env, out)
+        shown = Path(out).read_bytes()
+    finally:
+        os.unlink(out)
+    assert shown.isascii(), shown
+    shown = shown.decode()
+    for word in ("Traceback", "_pytest", "site-packages", "INTERNALERROR"):
+        assert word not in shown, shown
+    return code, shown
+
+
+def _run(root, args, env, out):
+    if env is not None or not hasattr(os, "fork"):
+        with open(out, "wb") as file:
+            return subprocess.run(
+                [sys.executable, "-m", "pytest", *args], cwd=root, stdout=file, stderr=file,
+                env=os.environ | (env or {}), stdin=subprocess.DEVNULL,
+            ).returncode
+    if (pid := os.fork()) == 0:
+        _be_pytest(root, args, out)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _be_pytest(root, args, out):
+    """The child's side of run: never returns."""
+    code = 99
+    try:
+        handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(handle, 1)
+        os.dup2(handle, 2)
+        sys.stdout = open(1, "w", encoding="ascii", closefd=False)
+        sys.stderr = open(2, "w", encoding="ascii", closefd=False)
+        for name in [n for n in sys.modules if n.split(".")[0] in ("tests", "tinylm")]:
+            del sys.modules[name]
+        os.chdir(root)
+        sys.path[:] = [str(root)] + [p for p in sys.path if p and Path(p).resolve() != ROOT]
+        code = pytest.main(list(args))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(int(code))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    """Load what costs a second before the first fork: torch, and what its optimizers import."""
+    import torch
+
+    torch.optim.SGD([torch.zeros(1)], 0.1)
+
+
+def progress_lines(text):
+    """Return the five progress lines' texts, without task and function name."""
+    lines = [line for line in text.split("\n") if line[:6] in [f"task{n} " for n in TASKS]]
+    return [line[24:] for line in lines]
+
+
+def test_stub_gives_one_line_a_task(room):
+    code, text = run(room, "-q", "--deselect", "tests/test_bad_x.py")
+    assert code == 1
+    for task in TASKS.values():
+        line = f"not written yet: Task {task.number}, {task.name} (lab15_grpo.py line "
+        assert text.count(line) == 1
+    assert progress_lines(text) == ["not written yet"] * 5
+    assert "FAILURES" not in text and "1 passed" in text
+    assert len(text.splitlines()) < 20
+    code, text = run(room, "-q", "-k", "task3 and call")
+    assert code == 1 and text.count("not written yet: Task") == 1
+    assert text.count("\n") <= 16
+
+
+def test_right_file_passes_and_k_selects_one_task(room):
+    code, text = run(room, "-q", "--ignore=tests/test_bad_x.py", text=RIGHT)
+    assert code == 0 and progress_lines(text) == ["passed (2 of 2)"] * 5
+    code, text = run(room, "-q", "-k", "task4", "--ignore=tests/test_bad_x.py", text=RIGHT)
+    lines = progress_lines(text)
+    assert code == 0 and lines[3] == "passed (2 of 2)"
+    assert lines[:3] + lines[4:] == ["written, not tested in this run"] * 4
+    code, text = run(room, "-q", "-k", "task4 and call", "--ignore=tests/test_bad_x.py", text=RIGHT)
+    assert progress_lines(text)[3] == "passed (1 of 1; 1 of 2 tests ran)"
+
+
+def test_a_test_file_that_cannot_be_read_hides_nothing(room):
+    code, text = run(room, "-q", text=RIGHT)
+    assert code == 1 and progress_lines(text) == ["passed (2 of 2)"] * 5
+    assert "nothing_like_it" in text
+
+
+DAMAGED = edit(
+    RIGHT,
+    ("import random\n", f"import random\nimport {MISSING}\nprint('at import', '\u4e2d')\n"),
+    (section(RIGHT, 1), section(STUB, 1)),
+    ("    groups = rewards.view(", "    print('I leave')\n    exit()\n    groups = rewards.view("),
+    ("def k3_kl(", "def k3_kll("),
+    (BANNER_4, "import sys\nsys.exit(0)\n" + BANNER_4),
+    ("    rho = torch.exp(", "    rho = (torch.exp("),
+    ("    groups = sample_group(", "    helper('\u4e2d')  # \u4e2d\n    groups = sample_group("),
+    ("def grpo_step(", "def helper(x):\n    return torch.zeros(2, 3) @ torch.zeros(2)\n\n\n"
+     "def grpo_step("),
+)
+
+
+def test_damage_of_every_kind_in_one_file(room):
+    data = b"\xef\xbb\xbf" + DAMAGED.replace("\n", "\r\n").encode()
+    code, text = run(room, "-q", "--ignore=tests/test_bad_x.py", text=data)
+    assert code == 1 and "2 failed, 3 passed, 3 deselected" in text
+    renamed = f"({at(DAMAGED, 'def k3_kll')} defines k3_kll)"
+    for words in (
+        f"not written yet: Task 1, sample_group (lab.py {at(DAMAGED, 'def sample_group')})\n",
+        f"group_advantages raised SystemExit at lab.py {at(DAMAGED, 'exit()')}\n    exit()\n",
+        f"missing: Task 3, k3_kl: there is no such function in lab.py {renamed}\n",
+        f"broken: Task 4, grpo_loss (lab.py {at(DAMAGED, 'rho = (')}: SyntaxError: '(' was never",
+        f"grpo_step raised RuntimeError at lab.py {at(DAMAGED, 'return torch.z')} (in helper)\n"
+        "    return torch.zeros(2, 3) @ torch.zeros(2)\nRuntimeError: size mismatch",
+        f"when loaded: lab.py {at(DAMAGED, MISSING)}: ModuleNotFoundError: No module named",
+        f"when loaded: lab.py {at(DAMAGED, 'sys.exit(0)')}: sys.exit() was called",
+    ):
+        assert text.count(words) == 1, words
+    assert [line.split(":")[0] for line in progress_lines(text)] == [
+        "not written yet", "1 of 2 tests fail", f"missing {renamed}", "broken",
+        "1 of 2 tests fail"]
+
+
+def test_calls_that_do_not_fit_and_leftovers(room):
+    lab = edit(
+        RIGHT,
+        ("def sample_group(model, prompts, answers, G, temperature=1.0)",
+         "def sample_group(model, prompts, G, temperature=1.0, *, answers)"),
+        ("    groups = rewards.view(", "    groups = rewords.view("),
+        ("    return torch.exp(d) - d - 1", "return torch.exp(d) - d - 1"),
+        ("    A = adv.unsqueeze(1)", "    raise NotImplementedError\n    A = adv.unsqueeze(1)"),
+        ("    groups = sample_group(", "    raise KeyboardInterrupt\n    groups = sample_group("),
+    )
+    code, text = run(room, "-q", "-k", "not task5", "--ignore=tests/test_bad_x.py", text=lab)
+    assert code == 1 and "4 failed" in text
+    assert "it is called as  sample_group(model, prompts, answers, G, temperature=1.0)" in text
+    assert "\nNameError: name 'rewords' is not defined" in text
+    where = at(lab, "return torch.exp(d)")
+    assert text.count(f"when loaded: lab.py {where}: SyntaxError: 'return' outside") == 1
+    assert "(in tests/test_task3_k3_kl.py line 10)" in text and "NoneType" in text
+    assert f"Error at lab.py {at(lab, '    raise NotImplementedError')}\n    raise NotImpl" in text
+    code, text = run(room, "-q", "-k", "task5", "--lab=lab.py")
+    assert code == 2 and "KeyboardInterrupt" in text and len(progress_lines(text)) == 5
+
+
+def test_no_lab_file_is_one_line(room):
+    code, text = run(room, "-q", "--lab=no such file.py")
+    assert code == 4 and text.startswith("ERROR: there is no lab file") and text.count("\n") == 2
+
+
+def test_plain_locale_and_spawn_in_a_process_of_its_own(room):
+    """LC_ALL=C without UTF-8 mode, spawn, no colour, another cwd: one real run."""
+    text = edit(DAMAGED, ("import random\n", "import random\nimport multiprocessing as mp\n"
+                          "mp.set_start_method('spawn')\n"))
+    env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "NO_COLOR": "1"}
+    code, text = run(room, "-v", "--ignore=tests/test_bad_x.py", text=text, env=env)
+    assert code == 1 and "2 failed, 3 passed, 3 deselected" in text
+    assert "lab file: " in text and "NOT WRITTEN" in text and "mp.set" not in text
+
+
+# ============================================================== the real tests
+
+
+@pytest.mark.parametrize("n", TASKS)
+def test_k_selects_exactly_the_tests_of_one_task(n):
+    """No other test, class, file or parameter says "task3"; and the stub says one line."""
+    code, text = run(ROOT, "-v", "-rN", "-p", "no:cacheprovider", "-k", f"task{n}")
+    tests = [line for line in text.split("\n") if line.startswith("tests/") and "::" in line]
+    assert code == 1 and len(tests) == 1 and tests[0].startswith(f"tests/test_task{n}_"), text
+    assert text.count(f"not written yet: Task {n}, {TASKS[n].name} (") == 1
+    right = f"--lab={ROOT / 'solutions' / 'lab15_grpo.py'}"
+    code, text = run(ROOT, "--collect-only", "-q", "-k", f"task{n}", right)
+    tests = [line for line in text.split("\n") if "::" in line]
+    assert len(tests) > 1 and all(t.startswith(f"tests/test_task{n}_") for t in tests)

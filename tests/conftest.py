@@ -1,0 +1,309 @@
+"""What the tests share: the file under test, "not written yet", short errors, progress lines.
+
+Options: --lab=FILE tests another file than lab15_grpo.py, --slow adds the training run.
+"""
+
+import importlib.util
+import linecache
+import os
+import random
+import re
+import sys
+from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch: more threads are slower on a model so small
+
+import pytest
+
+from tests.labfile import (
+    DEFAULT_LAB,
+    NUMBER_OF,
+    TASKS,
+    ascii_line,
+    error_text,
+    lab_frames,
+    load_lab,
+    problem_line,
+    task_state,
+)
+
+LAB = pytest.StashKey()  # of the config: the loaded module
+COLLECTED = pytest.StashKey()  # of the config: task -> number of tests before -k
+SHOWN = pytest.StashKey()  # of the config: the failure texts of this run
+OUTCOMES = pytest.StashKey()  # of the config: task -> {test: "passed", "failed" or "skipped"}
+
+# ============================================================== options, the file under test
+
+
+def pytest_addoption(parser):
+    """Add --lab and --slow."""
+    group = parser.getgroup("lab 15")
+    group.addoption("--lab", metavar="FILE", help="lab file to test (default: lab15_grpo.py)")
+    group.addoption("--slow", action="store_true", help="also run the slow tests")
+
+
+def pytest_configure(config):
+    """Check what would otherwise end in a long traceback."""
+    config.addinivalue_line("markers", "slow: takes more than a few seconds; needs --slow")
+    # A test file that cannot be imported must not hide what the others say.
+    config.option.continue_on_collection_errors = True
+    config.stash[COLLECTED] = dict.fromkeys(TASKS, 0)
+    config.stash[SHOWN] = set()
+    config.stash[OUTCOMES] = {n: {} for n in TASKS}
+    if importlib.util.find_spec("torch") is None:
+        raise pytest.UsageError(
+            f"PyTorch is not installed for {sys.executable}; "
+            "run: python -m pip install -r requirements.txt"
+        )
+    if not lab_path(config).is_file():
+        raise pytest.UsageError(ascii_line(f"there is no lab file {lab_path(config)}", 500))
+
+
+def lab_path(config):
+    """Return the path of the file under test."""
+    given = config.getoption("--lab")
+    if given is None:
+        return DEFAULT_LAB
+    return Path(config.invocation_params.dir, os.path.expanduser(given))
+
+
+def get_lab(config):
+    """Return the module under test; loaded once per run, when first needed."""
+    if LAB not in config.stash:
+        config.stash[LAB] = load_lab(lab_path(config))
+        # Imports inside the student's functions find the modules beside the file, too.
+        sys.path.append(os.path.dirname(config.stash[LAB].__file__))
+    return config.stash[LAB]
+
+
+@pytest.fixture(scope="session")
+def lab(request):
+    """The student's module, as load_lab returns it."""
+    return get_lab(request.config)
+
+
+@pytest.fixture
+def whole_lab(lab):
+    """The student's module for a test that needs all five tasks; fails if one is not written."""
+    states = [task_state(lab, n) for n in TASKS]
+    if unable := [state.text for state in states if state.kind != "written"]:
+        pytest.fail("\n".join(unable), pytrace=False)
+    return lab
+
+
+@pytest.fixture(autouse=True)
+def fresh_state():
+    """Give every test the same seeds and undo settings that student code may have changed."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(True)
+    torch.set_default_dtype(torch.float32)
+    torch.manual_seed(0)
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+
+
+def pytest_report_header(config):
+    """Name the file under test."""
+    return f"lab file: {ascii_line(lab_path(config), 300)}"
+
+
+# ============================================================== which tests run
+
+
+def task_of(item):
+    """Return the task that a test belongs to, or None."""
+    match = re.match(r"test_task([1-5])_", item.path.name)
+    return int(match[1]) if match else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item):
+    """Count the tests of each task before -k takes some away."""
+    if (n := task_of(item)) and not _is_left_out(item):
+        item.config.stash[COLLECTED][n] += 1
+
+
+def _is_left_out(item):
+    return item.get_closest_marker("slow") is not None and not item.config.getoption("--slow")
+
+
+@pytest.hookimpl(trylast=True)  # behind -k, which may take away the only test kept here
+def pytest_collection_modifyitems(config, items):
+    """Leave out slow tests, and all but one test of a task that cannot be tested."""
+    kept, left_out, said = [], [], set()
+    for item in items:
+        n = task_of(item)
+        if _is_left_out(item) or n in said:
+            left_out.append(item)
+            continue
+        if n and task_state(get_lab(config), n).kind != "written":
+            said.add(n)
+        kept.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Fail the one test of a task that cannot be tested, before its fixtures run."""
+    if n := task_of(item):
+        state = task_state(get_lab(item.config), n)
+        if state.kind != "written":
+            pytest.fail(state.text, pytrace=False)
+
+
+# ============================================================== what a failure says
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Put a few lines in the place of pytest's traceback, for a task or the student's code."""
+    report = yield
+    n = task_of(item)
+    if n is not None:
+        _remember(item, n, report)
+    if call.excinfo is None or not report.failed or item.config.option.fulltrace:
+        return report
+    lab, error = item.config.stash.get(LAB, None), call.excinfo.value
+    if n is not None and (state := task_state(lab, n)).kind != "written":
+        report.task_kind, report.longrepr = state.kind, state.text
+    elif n is not None or (lab is not None and lab_frames(error, lab.__file__)):
+        report.longrepr = _once(item.config, describe(error, lab, n))
+    return report
+
+
+def _once(config, text):
+    """Return a text, or only its first line if an earlier test of this run showed it already."""
+    shown = config.stash[SHOWN]
+    if text in shown and "\n" in text:
+        return text.split("\n")[0] + " (as above)"
+    shown.add(text)
+    return text
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Say in a few lines why a test file cannot be read, such as a package that is missing."""
+    report = yield
+    if report.failed and not collector.config.option.fulltrace:
+        lines = str(report.longrepr).splitlines()
+        errors = [line[1:].strip() for line in lines if line.startswith("E  ")] or lines[-1:]
+        report.longrepr = "\n".join(ascii_line(line) for line in errors[:4])
+    return report
+
+
+def _remember(item, n, report):
+    outcomes = item.config.stash[OUTCOMES][n]
+    if report.when == "call" or report.outcome != "passed":  # also an error before or after
+        if outcomes.get(item.nodeid) != "failed":
+            outcomes[item.nodeid] = report.outcome
+
+
+def describe(error, lab, n):
+    """Return the lines that stand for an exception in a test, of task n or of none (None)."""
+    if isinstance(error, pytest.fail.Exception):
+        text = str(error.msg)
+    elif frames := lab_frames(error, lab.__file__):
+        text = _in_student_code(error, lab, frames)
+    else:
+        text = _in_test(error, lab, n)
+    lines = [ascii_line(line, 300) if not line.isascii() else line for line in text.split("\n")]
+    for problem in lab.__problems__:
+        if n and problem.task == n:  # often the real cause
+            lines.append(f"when loaded: {problem_line(lab, problem)}")
+    return "\n".join(lines)
+
+
+def _in_student_code(error, lab, frames):
+    name, line = frames[-1]
+    first = next((f for f, _ in frames if f in NUMBER_OF), frames[0][0])
+    file = os.path.basename(lab.__file__)
+    where = f"{file} line {line}" + (f" (in {name})" if name != first else "")
+    lines = [f"{first} raised {type(error).__name__} at {where}"]
+    lines.append("    " + ascii_line(linecache.getline(lab.__file__, line)))
+    if isinstance(error, NotImplementedError):
+        lines.append("The line of the stub is still there: delete it when the task is written.")
+    elif isinstance(error, SystemExit):
+        lines.append("This call ends Python: take it out.")
+    else:
+        lines += _error_lines(error)
+    return "\n".join(lines)
+
+
+def _in_test(error, lab, n):
+    """An error that no line of the student's file raised: mostly a call that does not fit."""
+    task = TASKS[n]
+    if isinstance(error, TypeError) and f"{task.name}() " in str(error):
+        where = f"{os.path.basename(lab.__file__)} line {lab.__definitions__.get(task.name, '?')}"
+        call = f"it is called as  {task.name}{task.signature}"
+        return "\n".join([*_error_lines(error), f"your def: {where}", call])
+    ours = [f for f in _frames(error.__traceback__) if Path(f[0]).parent == Path(__file__).parent]
+    lines = [f"the test of {task.name} stopped:"] + _error_lines(error, 6)
+    if ours:
+        lines.append(f"(in tests/{Path(ours[-1][0]).name} line {ours[-1][1]})")
+    return "\n".join(lines)
+
+
+def _frames(tb):
+    while tb is not None:
+        yield tb.tb_frame.f_code.co_filename, tb.tb_lineno
+        tb = tb.tb_next
+
+
+def _error_lines(error, limit=3):
+    """Return the exception's own text, cut to a few short lines."""
+    lines = [line for line in error_text(error).splitlines() if line.strip()]
+    return [ascii_line(line) for line in lines[:limit]]
+
+
+def pytest_report_teststatus(report):
+    """Count a task that cannot be tested apart from the tests that fail."""
+    kind = getattr(report, "task_kind", None)
+    if kind is not None:
+        word = "not written" if kind == "unwritten" else kind
+        return word, "F", word.upper()
+    return None
+
+
+# ============================================================== the lines at the end
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say which tasks cannot be tested, what failed on loading, and how far the tasks are."""
+    if config.option.collectonly:
+        return
+    lab = get_lab(config)
+    states = {n: task_state(lab, n) for n in TASKS}
+    ran = {n: list(config.stash[OUTCOMES][n].values()) for n in TASKS}
+    unable = [states[n].text for n in TASKS if ran[n] and states[n].kind != "written"]
+    told = "\n".join(unable + [state.short for state in states.values()])
+    said = {n for n in TASKS if states[n].kind == "written" and "failed" in ran[n]}
+    notes = [p for p in lab.__problems__ if p.text not in told and p.task not in said]
+    blocks = [
+        unable,
+        [f"when loaded: {problem_line(lab, problem)}" for problem in notes[:5]]
+        + ([f"when loaded: {len(notes) - 5} more errors"] if len(notes) > 5 else []),
+        [f"task{n} {TASKS[n].name:<18}{progress(config, n, states[n], ran[n])}" for n in TASKS],
+    ]
+    for lines in filter(None, blocks):
+        terminalreporter.write_line("")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+def progress(config, n, state, outcomes):
+    """Return how far a task is, such as "3 of 9 tests fail"."""
+    run = [outcome for outcome in outcomes if outcome != "skipped"]
+    if state.kind != "written":
+        return state.short
+    if not run:
+        return "written, not tested in this run"
+    failed, total = run.count("failed"), config.stash[COLLECTED][n]
+    partly = "" if len(outcomes) >= total else f"; {len(outcomes)} of {total} tests ran"
+    if failed:
+        return f"{failed} of {len(run)} tests fail{partly}"
+    return f"passed ({len(run)} of {len(run)}{partly})"

@@ -1,0 +1,400 @@
+"""Load a student's lab file so that one broken task never hides the other four.
+
+Used by conftest.py and by every other tool that looks at a lab file. Only the standard library
+is imported here: the lab file itself decides what else a load costs.
+
+    lab = load_lab("lab15_grpo.py")
+    for n in TASKS:
+        print(task_state(lab, n).text)
+"""
+
+import __future__
+
+import ast
+import contextlib
+import io
+import itertools
+import linecache
+import os
+import re
+import sys
+import tokenize
+import traceback
+import types
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+DEFAULT_LAB = ROOT / "lab15_grpo.py"
+
+
+class Task(NamedTuple):
+    """One of the five tasks; `section` is its section of chapter.md."""
+
+    number: int
+    name: str
+    points: int
+    section: int
+    signature: str
+
+
+TASKS = {
+    task.number: task
+    for task in (
+        Task(1, "sample_group", 2, 2, "(model, prompts, answers, G, temperature=1.0)"),
+        Task(2, "group_advantages", 2, 3, "(rewards, G, scale_std=True, eps=1e-4)"),
+        Task(3, "k3_kl", 1, 4, "(logp, ref_logp)"),
+        Task(4, "grpo_loss", 3, 5,
+             "(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04)"),
+        Task(5, "grpo_step", 2, 6, "(policy, ref, opt, prompts, answers, cfg)"),
+    )
+}
+NUMBER_OF = {task.name: task.number for task in TASKS.values()}
+
+
+class Problem(NamedTuple):
+    """Something that went wrong while the file was loaded.
+
+    `task` is the task it stands in, or None; `line` is 1-based, or None for the whole file.
+    """
+
+    task: int | None
+    line: int | None
+    text: str
+
+
+class State(NamedTuple):
+    """What can be said of a task without running it.
+
+    kind: "unwritten", "missing", "broken" or "written".
+    text: one complete line, such as
+        "not written yet: Task 2, group_advantages (lab15_grpo.py line 62)".
+    short: the same for a place that names the task already, such as "not written yet".
+    """
+
+    kind: str
+    text: str
+    short: str
+
+
+# ============================================================== reading the text
+
+BANNER = re.compile(r"#\s*={3,}\s*(?:task\s+([1-5])\b|given\b)", re.IGNORECASE)
+
+
+def read_source(path):
+    """Return (text, encoding, note) of a Python file; line ends stay as they are.
+
+    note is None, or one line that says why the file was read as Latin-1. A byte order mark is
+    part of the encoding ("utf-8-sig"), so that text.encode(encoding) gives the bytes back.
+
+    Raises:
+        FileNotFoundError: no such file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no lab file {path}")
+    data = path.read_bytes()
+    try:
+        encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+        return data.decode(encoding), encoding, None
+    except (SyntaxError, UnicodeDecodeError, LookupError):
+        note = "not UTF-8, read as Latin-1; save the file as UTF-8"
+        return data.decode("latin-1"), "latin-1", note
+
+
+def cut(text):
+    """Return the parts of a lab file as (task, start, end), in order.
+
+    task: 1 to 5, 0 for a part under a "given" banner, None for what stands above all banners.
+    start, end: 0-based line numbers, end excluded, over text.split(newline).
+    """
+    lines = text.split("\n")
+    starts = [(None, 0)]
+    for i, line in enumerate(lines):
+        if match := BANNER.match(line):
+            starts.append((int(match[1] or 0), i))
+    ends = [start for _, start in starts[1:]] + [len(lines)]
+    return [(task, start, end) for (task, start), end in zip(starts, ends, strict=True)]
+
+
+def ascii_line(text, limit=100):
+    """Return text as one line of at most `limit` ASCII characters, for any terminal."""
+    text = re.sub(r"\s*\n\s*", " ", str(text).strip())
+    text = text.encode("ascii", "backslashreplace").decode("ascii")
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+# ============================================================== parsing
+
+_UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+# A line that starts a statement of its own at the left margin.
+_STARTER = re.compile(r"(?:async|class|def|for|from|if|import|try|while|with)\b|@|\w+\s*=[^=]")
+_DEF = re.compile(r"^(?:async\s+)?def\s+(\w+)", re.MULTILINE)
+
+
+class _Source:
+    """A file's text and parts; its statements; its problems, and those of the tasks' own defs."""
+
+    def __init__(self, path):
+        self.path = os.path.abspath(path)
+        text, _, note = read_source(self.path)
+        self.text = text.replace("\r\n", "\n").replace("\r", "\n")
+        self.lines = self.text.split("\n")
+        self.parts = cut(self.text)
+        self.problems = [Problem(None, None, note)] if note else []
+        self.failed = {}
+        try:
+            self.statements = ast.parse(self.text, self.path).body
+        except _UNPARSABLE as error:
+            self.statements = []
+            for _, start, end in self.parts:
+                self._parse(start, end)
+            if not self.problems:  # every part is fine alone, the file is not
+                self._add_error(error, 0, len(self.lines))
+
+    def task_at(self, line):
+        """Return the task whose part holds this 1-based line, or None."""
+        tasks = [task for task, start, end in self.parts if start < line <= end]
+        return (tasks[0] or None) if tasks else None
+
+    def _parse(self, start, end, smaller=True):
+        """Parse lines start..end; if that fails, try statement by statement."""
+        # Blank lines in front keep the line numbers of the file.
+        padded = "\n" * start + "\n".join(self.lines[start:end])
+        try:
+            self.statements += ast.parse(padded, self.path).body
+            return
+        except _UNPARSABLE as error:
+            if not smaller:
+                self._add_error(error, start, end)
+                return
+        starts = [start]
+        for i in range(start + 1, end):
+            if _STARTER.match(self.lines[i]) and not self.lines[i - 1].startswith("@"):
+                starts.append(i)
+        for first, last in zip(starts, starts[1:] + [end], strict=True):
+            self._parse(first, last, smaller=False)
+
+    def _add_error(self, error, start, end):
+        line = getattr(error, "lineno", None) or start + 1
+        line = min(max(line, start + 1), end)  # "at the end of the file" is behind the part
+        name = _DEF.search("\n".join(self.lines[start:end]))
+        text = f"{type(error).__name__}: {getattr(error, 'msg', error)}"
+        self.add_problem(name and name[1], line, line, text)
+
+    def add_problem(self, name, at, line, text):
+        """Note what failed: the def called name (or no def), in the part of line `at`."""
+        task = NUMBER_OF.get(name)
+        problem = Problem(task or self.task_at(at), line, ascii_line(text))
+        self.problems.append(problem)
+        if task:
+            self.failed[task] = problem
+
+
+def _is_stub(function):
+    """Whether a function's body does nothing but raise NotImplementedError (or nothing)."""
+    return all(
+        isinstance(node, ast.Pass)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        or (isinstance(node, ast.Raise) and "NotImplementedError" in ast.dump(node))
+        for node in function.body
+    )
+
+
+def _definitions(statements):
+    """Return (name -> line of its last def, names whose last binding is a stub)."""
+    lines, stubs = {}, set()
+    for node in statements:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines[node.name] = node.lineno
+            (stubs.add if _is_stub(node) else stubs.discard)(node.name)
+        elif isinstance(node, ast.Assign):
+            stubs -= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            stubs -= {alias.asname or alias.name for alias in node.names}
+    return lines, stubs
+
+
+# ============================================================== running
+
+_serial = itertools.count(1)
+
+
+def load_lab(path=DEFAULT_LAB, backend=None):
+    """Return the lab file as a module, with everything in it that works.
+
+    Top-level statements run one after the other; one that fails is noted and the rest goes on.
+    A file with a syntax error is cut at its "# ==== Task N" lines, so that only the broken
+    part is lost. What the file prints is not shown.
+
+    Args:
+        path: the lab file; line numbers and inspect.getsource refer to it.
+        backend: a module that stands in for tinylm while the file runs; None takes the
+            tinylm.py beside the folder tests. sys.modules["tinylm"] is put back afterwards.
+
+    Returns: a module with three more attributes:
+        __problems__: list of Problem, in the order in which they were found.
+        __unwritten__: set of the numbers of the tasks that are still the stub.
+        __definitions__: dict from a top-level function's name to its line.
+
+    Raises:
+        FileNotFoundError: no such file.
+    """
+    source = _Source(path)
+    module = types.ModuleType(f"lab15_under_test_{next(_serial)}")
+    module.__file__ = source.path
+    # inspect and tracebacks find the lines even in a file that Python could not decode.
+    lines = [line + "\n" for line in source.lines]
+    linecache.cache[source.path] = (len(source.text), None, lines, source.path)
+    sys.modules[module.__name__] = module  # first: dataclasses look their module up there
+    module.__definitions__, stubs = _definitions(source.statements)
+    module.__unwritten__ = {NUMBER_OF[name] for name in stubs if name in NUMBER_OF}
+    module.__problems__ = source.problems
+    module.__parts__, module.__failed__ = source.parts, source.failed
+    with _quiet(), _imports(os.path.dirname(source.path), backend):
+        _run(source, module)
+    source.problems.sort(key=lambda problem: problem.line or 0)
+    return module
+
+
+def _run(source, module):
+    """Execute the statements one by one in the module; note those that fail."""
+    flags = 0
+    for node in source.statements:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            module.__doc__ = module.__doc__ or node.value.value
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            for alias in node.names:  # holds for the statements that follow
+                flags |= getattr(getattr(__future__, alias.name, None), "compiler_flag", 0)
+        try:
+            tree = ast.Module([node], type_ignores=[])
+            exec(compile(tree, source.path, "exec", flags, dont_inherit=True), module.__dict__)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too
+            _add_failure(source, node, error)
+
+
+def _add_failure(source, node, error):
+    """Note the exception of a top-level statement."""
+    line, text = node.lineno, error_text(error)
+    if isinstance(error, SyntaxError):
+        text = f"{type(error).__name__}: {error.msg}"
+        if error.filename == source.path:
+            line = error.lineno or line
+        else:  # in a module that it imports
+            text += f" ({os.path.basename(error.filename or '?')} line {error.lineno})"
+    elif frames := lab_frames(error, source.path):
+        line = frames[-1][1]
+    if isinstance(error, SystemExit):
+        text = "sys.exit() was called while the file was loaded; take it out"
+    source.add_problem(getattr(node, "name", None), node.lineno, line, text)
+
+
+def error_text(error):
+    """Return "NameError: name 'x' is not defined", with Python's "Did you mean" if it has one."""
+    try:
+        summary = traceback.TracebackException.from_exception(error, limit=0)
+        return "".join(summary.format_exception_only()).rstrip()
+    except Exception:  # an exception class of the student's own can fail at anything
+        return type(error).__name__
+
+
+def lab_frames(error, path):
+    """Return (function name, line) of the exception's frames in the file, outermost first."""
+    frames, tb = [], error.__traceback__
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename == path:
+            frames.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
+        tb = tb.tb_next
+    return frames
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Swallow what the file prints, warns or asks for while it is loaded."""
+    old_stdin, sys.stdin = sys.stdin, io.StringIO()
+    try:
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.stdin = old_stdin
+
+
+@contextlib.contextmanager
+def _imports(folder, backend):
+    """Let `import tinylm` give the backend, or this lab's tinylm.py whatever the cwd.
+
+    Modules beside the file can be imported as well, unless something else has their name.
+    """
+    path, before = list(sys.path), sys.modules.pop("tinylm", None)
+    sys.path[:] = [str(ROOT), *path, folder]
+    if backend is not None:
+        sys.modules["tinylm"] = backend
+    elif Path(getattr(before, "__file__", None) or "").resolve() == ROOT / "tinylm.py":
+        sys.modules["tinylm"] = before
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        if before is not None:
+            sys.modules["tinylm"] = before
+        elif backend is not None:
+            sys.modules.pop("tinylm", None)
+
+
+# ============================================================== what to say about it
+
+
+def task_state(lab, number):
+    """Return the State of a task in a module that load_lab returned."""
+    task, file = TASKS[number], os.path.basename(lab.__file__)
+    head = f"Task {number}, {task.name}"
+    here = [problem for problem in lab.__problems__ if problem.task == number]
+    function = getattr(lab, task.name, None)
+    stub = number in lab.__unwritten__
+    hint = _renamed(lab, number)
+    # A body at the left margin leaves a function of nothing but its docstring, and errors.
+    hollow = stub and "NotImplementedError" not in _names_used(function)
+    if number in lab.__failed__ or (here and (hollow or (function is None and not hint))):
+        problem = lab.__failed__.get(number) or here[0]
+        what = f"line {problem.line}: {problem.text}"
+        return State("broken", f"broken: {head} ({file} {what})", f"broken: {what}")
+    if function is None:
+        text = f"missing: {head}: there is no such function in {file}{hint}"
+        return State("missing", text, f"missing{hint}")
+    if not callable(function):
+        what = f"the name stands for a {type(function).__name__}, not for a function"
+        return State("missing", f"missing: {head}: {what} ({file})", f"missing: {what}")
+    if stub:
+        line = lab.__definitions__[task.name]
+        text = f"not written yet: {head} ({file} line {line})"
+        return State("unwritten", text, "not written yet")
+    return State("written", f"written: {head}", "written")
+
+
+def _names_used(function):
+    return getattr(getattr(function, "__code__", None), "co_names", ())
+
+
+def _renamed(lab, number):
+    """Return " (line 62 defines group_advantage)" if the task's part has another function."""
+    for name, line in lab.__definitions__.items():
+        inside = any(t == number and start < line <= end for t, start, end in lab.__parts__)
+        if inside and name not in NUMBER_OF:
+            return " " + ascii_line(f"(line {line} defines {name})")
+    return ""
+
+
+def problem_line(lab, problem):
+    """Return "lab15_grpo.py line 12: ModuleNotFoundError: ..." for one of the problems."""
+    where = f" line {problem.line}" if problem.line else ""
+    return f"{os.path.basename(lab.__file__)}{where}: {problem.text}"
