@@ -1,0 +1,60 @@
+# Lab 15, the usual commands. "make help" shows the plain line behind each one.
+
+ifeq ($(OS),Windows_NT)
+VENV_PYTHON = .venv/Scripts/python.exe
+else
+VENV_PYTHON = .venv/bin/python
+endif
+
+# The first Python that fits; without one python3, which then says what is wrong with it.
+FITS = import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
+NAMES = python3 python python3.14 python3.13 python3.12 python3.11
+PYTHON ?= $(or $(shell for p in $(NAMES); do $$p -c "$(FITS)" >/dev/null 2>&1 && echo $$p && break; done),python3)
+
+# A student's bundle may come without the solutions: then its own file is used.
+LAB := $(firstword $(wildcard solutions/lab15_grpo.py) lab15_grpo.py)
+RUN := runs/$(if $(filter solutions/%,$(LAB)),solution,mine)-seed0
+
+SETUP_LINE = -m tests.install
+TRAIN_LINE = -m $(subst /,.,$(basename $(LAB))) --out $(RUN)
+TEST_LINE = -m pytest -q --lab=$(LAB) tests $(wildcard instructor/tests)
+MINE_LINE = -m pytest -q
+LINT_LINE = -m ruff check .
+CLEAN_LINE = -m tests.install --clean
+
+.PHONY: help setup train test test-mine lint clean
+
+help:
+	@echo "make setup      makes .venv, installs requirements.txt (also done by train and test)"
+	@echo "                python $(SETUP_LINE)"
+	@echo "make train      trains with $(LAB), draws $(RUN)/curves.png"
+	@echo "                .venv/bin/python $(TRAIN_LINE)"
+	@echo "make test       runs all quick tests on $(LAB)"
+	@echo "                .venv/bin/python $(TEST_LINE)"
+	@echo "make test-mine  runs the tests on your lab15_grpo.py; for one task add -k task1"
+	@echo "                .venv/bin/python $(MINE_LINE)"
+	@echo "make lint       checks the style of the code (for developers)"
+	@echo "                .venv/bin/python $(LINT_LINE)"
+	@echo "make clean      removes .venv and the caches; runs/ and your work stay"
+	@echo "                python $(CLEAN_LINE)"
+	@echo "Without make, type the second line. On Windows, put .venv\\Scripts\\python for"
+	@echo ".venv/bin/python, and py for python. Another Python: make PYTHON=python3.12 train"
+
+setup:
+	@$(PYTHON) $(SETUP_LINE)
+
+train: setup
+	$(VENV_PYTHON) $(TRAIN_LINE)
+
+test: setup
+	$(VENV_PYTHON) $(TEST_LINE)
+
+test-mine: setup
+	$(VENV_PYTHON) $(MINE_LINE)
+
+lint:
+	@$(PYTHON) $(SETUP_LINE) --dev
+	$(VENV_PYTHON) $(LINT_LINE)
+
+clean:
+	@$(PYTHON) $(CLEAN_LINE)

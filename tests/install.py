@@ -1,0 +1,313 @@
+"""Make .venv beside lab15_grpo.py and install what the lab needs into it.
+
+    python3 -m tests.install                    (Windows: py -m tests.install)
+    python3 -m tests.install --offline wheels   from a folder of wheels, without network
+    python3 -m tests.install --clean            take .venv and the caches away
+
+Says in one line what is wrong with the Python or the system before pip starts. Does nothing when
+requirements.txt has not changed since the last time. After a failure, run it again: it goes on.
+
+Only the standard library, and no syntax that Python 2.7 cannot read: an old Python must get as
+far as saying that it is too old.
+"""
+
+from __future__ import print_function
+
+import argparse
+import hashlib
+import os
+import platform
+import shutil
+import struct
+import subprocess
+import sys
+import sysconfig
+import time
+
+OLDEST, NEWEST = (3, 11), (3, 14)  # the Pythons that the pinned torch has wheels for
+GLIBC, MACOS = (2, 28), (14,)  # the oldest systems that these wheels run on
+ROOM_GB = 2.0  # .venv with torch's CPU build takes 1.4 GB
+ROOM_CUDA_GB = 9.0  # with the CUDA libraries that torch brings by default on Linux
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+STAMP = "lab15_installed.txt"
+
+
+def say(text):
+    """Print a line, whatever the terminal can show (a folder's name may be in any language)."""
+    print(text.encode("ascii", "backslashreplace").decode("ascii"))
+    sys.stdout.flush()
+
+
+def dotted(version):
+    """Return (3, 11) as '3.11'."""
+    return ".".join(str(part) for part in version)
+
+
+def numbers(text):
+    """Return '2.36' or '14.5.1' as (2, 36) or (14, 5, 1); () if there is none."""
+    parts = []
+    for part in text.split("."):
+        if not part.isdigit():
+            break
+        parts.append(int(part))
+    return tuple(parts)
+
+
+def libc_version():
+    """Return the version of the GNU C library, () on a Linux without it (Alpine)."""
+    try:
+        return numbers(os.confstr("CS_GNU_LIBC_VERSION").split()[-1])
+    except (AttributeError, ValueError, OSError, IndexError):
+        return ()
+
+
+def has_module(name):
+    """Return whether a module of the standard library is really there (Debian splits some off)."""
+    try:
+        __import__(name)
+    except ImportError:
+        return False
+    return True
+
+
+def facts():
+    """Return what decides whether the lab can be installed here, as a dict."""
+    windows = os.name == "nt"
+    return {
+        "version": tuple(sys.version_info[:2]),
+        "implementation": platform.python_implementation(),
+        "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+        "bits": 8 * struct.calcsize("P"),
+        "system": platform.system(),
+        # On Windows the Python counts, not the processor: an x86-64 one runs on ARM too.
+        "machine": sysconfig.get_platform() if windows else platform.machine(),
+        "libc": libc_version(),
+        "macos": numbers(platform.mac_ver()[0]),
+        "venv": has_module("venv") and has_module("ensurepip"),
+    }
+
+
+def python_problem(f):
+    """Return one line that says why this Python cannot run the lab, or None."""
+    wanted = "Python {} to {}".format(dotted(OLDEST), dotted(NEWEST))
+    here = "Python {}".format(dotted(f["version"]))
+    if f["version"] < OLDEST:
+        return here + (
+            " is too old: the lab needs {}. Install one, then run python3.12 -m tests.install"
+            " (Windows: py -3.12 -m tests.install; with make: make PYTHON=python3.12 train)"
+        ).format(wanted)
+    if f["version"] > NEWEST:
+        return here + " is too new: PyTorch {} has no build for it yet. Use {}.".format(
+            pinned("torch"), wanted
+        )
+    if f["implementation"] != "CPython" or f["free_threaded"]:
+        kind = "a free-threaded Python" if f["free_threaded"] else f["implementation"]
+        return "this is {}: the lab needs the ordinary {} (CPython).".format(kind, wanted)
+    if f["bits"] != 64:
+        return "this is a 32-bit Python: PyTorch needs a 64-bit {}.".format(wanted)
+    if not f["venv"]:
+        return (
+            "{0} has no venv module here. On Debian and Ubuntu: apt install python{1}-venv"
+            " (elsewhere: install the complete Python), then run this again."
+        ).format(here, dotted(f["version"]))
+    return None
+
+
+def platform_problem(f):
+    """Return one line that says why PyTorch has no build for this system, or None."""
+    system, machine = f["system"], f["machine"].lower()
+    torch = "PyTorch " + pinned("torch")
+    if system == "Linux":
+        if machine not in ("x86_64", "amd64", "aarch64", "arm64"):
+            return "{} has no build for Linux on {}, only for x86-64 and ARM64.".format(
+                torch, machine
+            )
+        if not f["libc"]:
+            return (
+                "this Linux has no GNU C library (Alpine, musl), and {} has no build"
+                " without it. Use Debian, Ubuntu or Fedora, for example in a container."
+            ).format(torch)
+        if f["libc"] < GLIBC:
+            return "this Linux is too old for {}: glibc {} here, {} or newer needed.".format(
+                torch, dotted(f["libc"]), dotted(GLIBC)
+            )
+    elif system == "Darwin":
+        if machine != "arm64":
+            return (
+                "{} has no build for Intel Macs or Intel Pythons. On an Apple silicon Mac"
+                " install an arm64 Python; on an Intel Mac use another machine."
+            ).format(torch)
+        if f["macos"] and f["macos"] < MACOS:
+            return "macOS {} is too old for {}: macOS {} or newer needed.".format(
+                dotted(f["macos"]), torch, dotted(MACOS)
+            )
+    elif system == "Windows":
+        if machine != "win-amd64":
+            return (
+                "{} has no build for this Python ({}). Install the 'Windows installer (64-bit)'"
+                " of Python; on a PC with an ARM processor too."
+            ).format(torch, machine)
+    else:
+        return "{} has no build for {}: use Linux, macOS or Windows.".format(torch, system)
+    return None
+
+
+def pinned(name):
+    """Return the version of a package in requirements.txt."""
+    with open(os.path.join(TOP, "requirements.txt")) as f:
+        for line in f:
+            if line.startswith(name + "=="):
+                return line.split("==")[1].strip()
+    return ""
+
+
+def room_problem(folder, system):
+    """Return (line, fatal) about too little free disk, or (None, False)."""
+    try:
+        free = shutil.disk_usage(os.path.dirname(os.path.abspath(folder))).free / 1e9
+    except OSError:
+        return None, False
+    if free < ROOM_GB:
+        return "only {:.1f} GB free here, the lab needs {:.1f} GB.".format(free, ROOM_GB), True
+    if system == "Linux" and free < ROOM_CUDA_GB:
+        line = "{:.1f} GB free here: enough for PyTorch's CPU build, not for the default one"
+        return line.format(free) + " with CUDA (see README.md).", False
+    return None, False
+
+
+def python_of(venv):
+    """Return the path of a virtual environment's Python."""
+    parts = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+    return os.path.join(venv, *parts)
+
+
+def call(command, quiet=False):
+    """Run a command in the top folder; return its exit code."""
+    # A user's `user = true` for pip cannot work inside a virtual environment.
+    env = dict(os.environ, PIP_USER="0")
+    if not quiet:
+        return subprocess.call(command, cwd=TOP, env=env)
+    with open(os.devnull, "w") as null:
+        return subprocess.call(command, cwd=TOP, env=env, stdout=null, stderr=null)
+
+
+def stamp_lines(files):
+    """Return one line per requirements file: its name and a hash that line ends don't change."""
+    lines = []
+    for name in files:
+        with open(os.path.join(TOP, name), "rb") as f:
+            text = f.read().replace(b"\r\n", b"\n")
+        lines.append(name + " " + hashlib.sha256(text).hexdigest())
+    return lines
+
+
+def is_done(venv, files):
+    """Return whether all of these files were installed as they are now."""
+    path = os.path.join(venv, STAMP)
+    if not os.path.exists(python_of(venv)) or not os.path.exists(path):
+        return False
+    with open(path) as f:
+        return set(stamp_lines(files)) <= set(f.read().splitlines())
+
+
+def make_venv(venv):
+    """Make the virtual environment unless it is there and its pip works; return success."""
+    if os.path.exists(python_of(venv)):
+        if call([python_of(venv), "-m", "pip", "--version"], quiet=True) == 0:
+            return True
+        say("install: {} is incomplete; making it anew".format(venv))
+    elif os.path.exists(venv) and not os.path.exists(os.path.join(venv, "pyvenv.cfg")):
+        say("install: {} is in the way and no virtual environment; move it.".format(venv))
+        return False
+    if call([sys.executable, "-m", "venv", "--clear", venv]) == 0:
+        return True
+    say("install: python -m venv failed; its message is above.")
+    return False
+
+
+def install(venv, files, offline):
+    """Install the requirements files into venv; return an exit code."""
+    start = time.time()
+    say("install: Python {}, into {}".format(platform.python_version(), venv))
+    if not make_venv(venv):
+        return 1
+    command = [python_of(venv), "-m", "pip", "install", "--disable-pip-version-check"]
+    if offline:
+        command += ["--no-index", "--find-links", offline]
+    for name in files:
+        command += ["-r", name]
+    if call(command) != 0:
+        say(PIP_STOPPED + (WHY_OFFLINE if offline else WHY_ONLINE))
+        return 1
+    if call([python_of(venv), "-c", "import torch"]) != 0:
+        say(NO_IMPORT)
+        return 1
+    with open(os.path.join(venv, STAMP), "w") as f:
+        f.write("\n".join(stamp_lines(files)) + "\n")
+    python = os.path.relpath(python_of(venv), TOP) if venv.startswith(TOP) else python_of(venv)
+    say("\ninstall: done in {:.0f} s. Next: {} -m pytest -q -k task1".format(
+        time.time() - start, python))
+    return 0
+
+
+PIP_STOPPED = """
+install: pip stopped; its message is above. What was fetched is kept: run this again and it
+goes on. """
+WHY_ONLINE = """If it was the network: behind a proxy, set HTTPS_PROXY or pip's 'proxy' setting;
+without a network, see "A class room without network" in README.md. If the disk was full on
+Linux: PyTorch's CPU build is far smaller, see README.md."""
+WHY_OFFLINE = """'No matching distribution' means that the folder lacks a wheel for this Python
+and system: fill it with the same Python version on the same kind of system."""
+NO_IMPORT = """
+install: PyTorch is installed but cannot be imported; its message is above. On Windows,
+'DLL load failed' goes away with the Microsoft Visual C++ Redistributable (x64)."""
+
+
+def clean(venv):
+    """Take the virtual environment and the caches away; runs/ and all work stay."""
+    for folder, subfolders, _ in os.walk(TOP):
+        subfolders[:] = [d for d in subfolders if d not in (".git", ".venv", "runs", "wheels")]
+        for name in ("__pycache__", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"):
+            if name in subfolders:
+                subfolders.remove(name)
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    if os.path.exists(os.path.join(venv, "pyvenv.cfg")):
+        shutil.rmtree(venv)
+    return 0
+
+
+def main():
+    """Read the flags, check the machine, install; return an exit code."""
+    about = "Make .venv and install what the lab needs into it."
+    parser = argparse.ArgumentParser(prog="python -m tests.install", description=about)
+    parser.add_argument("--offline", metavar="DIR", help="take the wheels from DIR, no network")
+    parser.add_argument("--dev", action="store_true", help="instructor/requirements.txt too")
+    parser.add_argument("--venv", metavar="DIR", default=os.path.join(TOP, ".venv"))
+    parser.add_argument("--clean", action="store_true", help="remove .venv and caches, then stop")
+    args = parser.parse_args()
+    venv = os.path.abspath(args.venv)
+    if args.clean:
+        return clean(venv)
+    files = ["requirements.txt"] + (["instructor/requirements.txt"] if args.dev else [])
+    if is_done(venv, files):
+        say("install: nothing to do, {} is up to date".format(venv))
+        return 0
+    f = facts()
+    problem, fatal = python_problem(f) or platform_problem(f), True
+    if not problem and args.offline and not os.path.isdir(args.offline):
+        problem = "there is no folder {}".format(args.offline)
+    if not problem:
+        problem, fatal = room_problem(venv, f["system"])
+    if problem:
+        say("install: " + problem)
+    if problem and fatal:
+        return 1
+    return install(venv, files, args.offline and os.path.abspath(args.offline))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        say("\ninstall: stopped; run it again and it goes on")
+        sys.exit(130)
