@@ -1,0 +1,130 @@
+"""Draw the accuracy of five training runs.
+
+"python -m notebooks.figures.accuracy" draws accuracy.png from accuracy.json; with --measure it
+first trains the SFT model and five seeds, which takes about two minutes, and writes that file.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+HERE = Path(__file__).resolve().parent
+TOP = HERE.parent.parent
+RESULTS = HERE / "accuracy.json"
+PICTURE = HERE / "accuracy.png"
+SEEDS = range(5)
+SAMPLED, GREEDY = "#0072B2", "#D55E00"  # told apart by the colour-blind, and by line and mark
+
+
+def machine():
+    """Return the processor's name and the number of cores."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+        name = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), name)
+    return f"{name}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def commit():
+    """Return the commit that is checked out, with a + if files were changed since."""
+    def git(*words):
+        return subprocess.run(
+            ["git", *words], cwd=TOP, capture_output=True, text=True, check=False
+        ).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain") else "")
+
+
+def measure():
+    """Train the SFT model and one policy per seed; write RESULTS after each run."""
+    import torch
+
+    import tinylm
+    from tests.labfile import load_lab
+
+    lab = load_lab(TOP / "solutions" / "lab15_grpo.py")
+    results = {
+        "command": "python -m notebooks.figures.accuracy --measure",
+        "commit": commit(),
+        "machine": machine(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "config": vars(lab.GRPOConfig()) | {"seed": list(SEEDS)},
+        "runs": [],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tinylm_sft.pt"
+        start = time.perf_counter()
+        tinylm.load_or_train_sft(path)
+        results["sft_seconds"] = round(time.perf_counter() - start, 1)
+        for seed in SEEDS:
+            start = time.perf_counter()
+            _, hist = lab.train_grpo(lab.GRPOConfig(seed=seed), path)
+            seconds = round(time.perf_counter() - start, 1)
+            results["runs"].append({"seed": seed, "seconds": seconds, "history": hist})
+            data = json.dumps(results).encode()
+            tinylm.write_file(RESULTS, lambda file, data=data: file.write(data))
+
+
+def mean(values):
+    """Return the arithmetic mean."""
+    return sum(values) / len(values)
+
+
+def caption(results):
+    """Return the sentence that stands below the figure, its numbers taken from the results."""
+    first, last, greedy, seconds = [], [], [], []
+    for run in results["runs"]:
+        first.append(run["history"]["acc_sampled"][0])
+        last.append(run["history"]["acc_sampled"][-1])
+        greedy.append(run["history"]["acc_greedy"][-1])
+        seconds.append(run["seconds"])
+    return (
+        f"Sampled accuracy on 500 held-out sums rises from {mean(first):.2f} to {mean(last):.2f} "
+        f"(mean of {len(last)} seeds; {min(last):.2f} to {max(last):.2f}); greedy accuracy ends at "
+        f"{mean(greedy):.2f}. Measured on {results['machine']}, one thread: "
+        f"{results['sft_seconds']:.0f} s for the SFT model, {mean(seconds):.0f} s a run."
+    )
+
+
+def draw(results):
+    """Return the figure: mean over the seeds as a line, their range as a band."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axes = figure.subplots()
+    styles = (("acc_greedy", "greedy", GREEDY, "s--"), ("acc_sampled", "sampled", SAMPLED, "o-"))
+    for key, label, color, style in styles:
+        columns = list(zip(*(run["history"][key] for run in results["runs"])))
+        x = results["runs"][0]["history"]["eval_iter"]
+        axes.fill_between(x, [min(c) for c in columns], [max(c) for c in columns],
+                          color=color, alpha=0.2, lw=0)
+        axes.plot(x, [mean(c) for c in columns], style, color=color, ms=3, lw=1.2, label=label)
+    axes.set(xlabel="GRPO iteration (16 prompts x 8 responses)", ylabel="accuracy, held-out sums",
+             ylim=(0, 1.02))
+    axes.grid(alpha=0.3)
+    axes.legend(title="mean and range of 5 seeds", loc="lower right")
+    return figure
+
+
+def main():
+    """Measure if asked to, then draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--measure", action="store_true", help="train first (about 2 minutes)")
+    if parser.parse_args().measure:
+        measure()
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    draw(results).savefig(PICTURE, dpi=130, metadata={"Software": None})
+    print(f"{PICTURE}\n{caption(results)}")
+
+
+if __name__ == "__main__":
+    main()
