@@ -117,14 +117,16 @@ class Block(nn.Module):
             self.proj.weight.mul_(0.5)
             self.down.weight.mul_(0.5)
 
-    def forward(self, x, attend, past=None):
+    def forward(self, x, hide, past=None):
         """Return (x after this layer, (keys, values) of all positions so far)."""
         B, S, width = x.shape
         qkv = self.qkv(self.norm1(x)).view(B, S, 3, self.heads, width // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, heads, S, width / heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).contiguous()  # each (B, heads, S, width / heads)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=attend)
+        # Keys before queries: a softmax over the last dimension, when short, is 4 times slower.
+        scores = k @ q.transpose(2, 3) * q.shape[-1] ** -0.5 + hide  # (B, heads, keys, queries)
+        y = scores.softmax(2).transpose(2, 3) @ v
         x = x + self.proj(y.transpose(1, 2).reshape(B, S, width))
         return x + self.down(F.relu(self.up(self.norm2(x)), inplace=True)), (k, v)
 
@@ -162,21 +164,19 @@ class TinyLM(nn.Module):
             ValueError: a row has more than `context` ids that are not PAD.
         """
         cache = {} if cache is None else cache
-        S = ids.shape[1]
         real = ids != PAD
         if cache:
             real = torch.cat([cache["real"], real], 1)  # (B, all positions so far)
+        S, seen = ids.shape[1], real.shape[1]
         place = real.cumsum(1)[:, -S:].sub(1).clamp(min=0)  # counted from the first real id
-        if real.shape[1] > self.context and int(place.max()) >= self.context:
+        if seen > self.context and int(place.max()) >= self.context:
             raise ValueError(f"a sequence is longer than the model's context of {self.context}")
-        ones = torch.ones(S, real.shape[1], dtype=torch.bool, device=ids.device)
-        past = real.shape[1] - S
-        # A PAD may look at itself: a row of nothing but masked scores would give NaN.
-        attend = ones.tril(past) & (real.unsqueeze(1) | ones.tril(past).triu(past))
+        later = torch.ones(seen, S, dtype=torch.bool, device=ids.device).tril(S - seen - 1)
+        hide = -1e9 * (later | ~real.unsqueeze(2)).unsqueeze(1)  # where all is -inf, NaN comes out
         x = self.tokens(ids) + self.positions(place)
         kv = []
         for i, block in enumerate(self.blocks):
-            x, new = block(x, attend.unsqueeze(1), cache["kv"][i] if cache else None)
+            x, new = block(x, hide, cache["kv"][i] if cache else None)
             kv.append(new)
         cache.update(real=real, kv=kv)
         return self.head(self.norm(x))
