@@ -1,0 +1,233 @@
+"""What the messages say about the known mistakes of tasks 1 and 5: id -> (text, section)."""
+
+TASK1 = {
+    "not_called": "tinylm.sample was never called; the responses have to come from it.",
+    "many_calls": (
+        "sample was called more than once. Every call pads to its own lengths, so its ids do not "
+        "fit beside those of another call: call it once, with all P*G prompts."
+    ),
+    "not_repeated": (
+        "every prompt was sampled only once. The G responses of a group are G separate samples, "
+        "so sample has to see each prompt G times."
+    ),
+    "prompts_tiled": (
+        "this is the order a b c a b c ...: the whole list of prompts repeated. Rows of one group "
+        "have to stand next to each other: a a ... b b ... c c ..."
+    ),
+    "string_repeated": (
+        "prompt * G repeats the characters of one string; what has to be repeated is the prompt "
+        "as an item of the list."
+    ),
+    "wrong_count": "every prompt was sampled equally often, but not G times.",
+    "other_order": "these are the right prompts in another order than the docstring says.",
+    "keys": "the docstring names the keys of the dict: out, responses, rewards.",
+    "out_changed": "the value under out must be the dict of sample as it is, with all its keys.",
+    "inference_mode": (
+        "tensors made under torch.inference_mode cannot take part in backward, and Task 5 needs "
+        "the ids and the mask there. sample already works without gradients."
+    ),
+    "prompt_in_response": "the prompt is part of the responses; only what follows it is one.",
+    "one_sample_copied": (
+        "all responses of a group are copies of its first one; a group needs G separate samples."
+    ),
+    "answers_tiled": (
+        "these are the rewards with the answers in the order a b c a b c ...; an answer must "
+        "stand beside the responses to its own prompt: a a ... b b ... c c ..."
+    ),
+    "answers_not_repeated": (
+        "only the first P rows are scored: the answers were not repeated G times, and zip stops "
+        "at the end of the shorter list."
+    ),
+    "contains": (
+        "a response that only contains the answer (185 for 85) got the reward; tinylm.reward "
+        "wants exactly the answer."
+    ),
+    "as_numbers": (
+        "response and answer were compared as numbers (085 and 85 are equal then); tinylm.reward "
+        "compares the strings."
+    ),
+    "own_reward": (
+        "tinylm.reward was replaced for this test, and your rewards did not follow: score every "
+        "row with tinylm.reward, not with a comparison of your own."
+    ),
+    "reward_swapped": (
+        "tinylm.reward was called with the answer first; its order is (response, answer)."
+    ),
+    "minus_one": "wrong responses got -1; the rewards are 1.0 or 0.0, as tinylm.reward gives them.",
+    "reward_inverted": "the rewards are upside down: wrong responses got 1.0.",
+    "rewards_list": "the rewards are a list; the docstring promises a float tensor.",
+    "rewards_dtype": "the rewards must be a float32 tensor.",
+    "rewards_2d": "the rewards are one flat row of P*G numbers; do not reshape them here.",
+    "temperature": "the temperature that sample_group was given did not reach sample.",
+    "temperature_inverted": "sample got 1 / temperature; it divides the logits by it itself.",
+    "greedy": "greedy=True takes the likeliest token: all G responses of a group are the same.",
+    "max_new_tokens": "sample was called with another max_new_tokens than its default.",
+    "model": "sample was called with another model than the one that was given.",
+    "lists_changed": "the caller's lists were changed in place; build new lists instead.",
+    "eval_mode": "the model came in training mode and was left in eval mode.",
+    "seed": (
+        "the state of the global random generator was set inside the function, so every "
+        "iteration would draw the same samples. The caller seeds, once."
+    ),
+    "same_samples": (
+        "two calls gave the same samples: is a generator with a fixed seed passed to sample?"
+    ),
+}
+
+TASK5 = {
+    "keys": "the docstring names the six keys of the dict.",
+    "not_float": "the docstring promises Python floats: history.json cannot hold a tensor.",
+    "not_sampled": "sample_group was not called; step 1 of the docstring.",
+    "resampled": (
+        "sample_group was called more than once. One rollout serves all inner steps of a call; "
+        "otherwise nothing is ever off-policy."
+    ),
+    "samples_ref": "the samples have to come from the policy, not from the reference model.",
+    "prompts_answers_swapped": "prompts and answers are swapped in the call of sample_group.",
+    "prompts_repeated": "the prompts were repeated before; sample_group does that itself.",
+    "group_size": "this function did not get cfg.G as its group size.",
+    "temperature": "sample_group did not get cfg.temperature.",
+    "no_advantages": "group_advantages was not called; step 2 of the docstring.",
+    "other_rewards": "group_advantages did not get the rewards of sample_group as they are.",
+    "adv_eps": "group_advantages got another eps than its default.",
+    "scale_std": "group_advantages did not get cfg.scale_std.",
+    "no_loss": "grpo_loss was not called; step 4 of the docstring.",
+    "logp_old_swapped": (
+        "old_logp carries a gradient and logp none: are the first two arguments swapped?"
+    ),
+    "logp_ref_swapped": (
+        "ref_logp carries a gradient and logp none: are the first and third argument swapped?"
+    ),
+    "old_ref_swapped": "old_logp and ref_logp have changed places in the call of grpo_loss.",
+    "old_graph": (
+        "old_logp carries a gradient. It is a constant of the iteration; with its graph, the "
+        "gradients of logp and old_logp cancel, or backward fails in the second inner step."
+    ),
+    "ref_graph": "ref_logp carries a gradient, but the reference model is never trained.",
+    "logp_no_grad": (
+        "logp carries no gradient: it was computed under no_grad or detached, so the loss cannot "
+        "reach the policy."
+    ),
+    "policy_frozen": "the policy's parameters no longer require a gradient; only ref is frozen.",
+    "logp_once": (
+        "logp is the one of the first inner step. The policy has changed since then, so logp has "
+        "to be computed again in every inner step."
+    ),
+    "logp_of_ref": "logp was computed with the reference model instead of the policy.",
+    "inference_mode": (
+        "adv or mask was made under torch.inference_mode and cannot take part in backward; "
+        "torch.no_grad is the mild form that can."
+    ),
+    "old_recomputed": (
+        "old_logp was computed again after the policy had changed. It belongs to the policy that "
+        "sampled and stays fixed for all inner steps; otherwise the ratio is always 1."
+    ),
+    "old_from_ref": "old_logp was computed with ref; it belongs to the policy that sampled.",
+    "ref_from_policy": "ref_logp was computed with the policy, so the KL term sees no distance.",
+    "adv_negated": "the advantages have the wrong sign: grpo_loss is already negated.",
+    "adv_is_rewards": "grpo_loss got the rewards in the place of the advantages.",
+    "adv_changed": "adv is not what group_advantages returned.",
+    "mask_ones": "the mask is 1 everywhere, so padding counts as part of the response.",
+    "mask_from_ids": (
+        "the mask was rebuilt by comparing ids with PAD; what stands behind a response need not "
+        "be PAD. The rollout brings its own mask."
+    ),
+    "mask_no_end": "the END of each response is masked out; it is a token that was sampled, too.",
+    "clip_eps": "grpo_loss did not get cfg.clip_eps.",
+    "beta": "grpo_loss did not get cfg.beta.",
+    "eps_beta_swapped": "clip_eps and beta are swapped in the call of grpo_loss.",
+    "one_inner_step": "only one inner step was done, whatever cfg.inner_steps says.",
+    "loss_once": (
+        "the loss was computed once and used again: every inner step needs a new logp and a new "
+        "loss, because the policy has changed."
+    ),
+    "inner_steps": "the number of inner steps is not cfg.inner_steps.",
+    "no_step": "opt never stepped, so nothing is learned.",
+    "other_optimizer": (
+        "the policy changed, but opt, the optimizer that was passed in, never stepped. A new "
+        "optimizer in every call would forget its state (Adam's averages)."
+    ),
+    "one_step": "opt stepped once, after the loop; every inner step needs a step of its own.",
+    "step_count": "every inner step has exactly one step of opt.",
+    "step_before_backward": (
+        "opt stepped before backward had filled the gradient of this inner step."
+    ),
+    "zeroed_before_step": (
+        "backward ran, but the gradient was empty when opt stepped: it was zeroed in between."
+    ),
+    "no_gradient": (
+        "no gradient ever reached the policy: backward was not called, or the loss was cut off "
+        "from the parameters."
+    ),
+    "not_clipped": (
+        "the gradient was not clipped when opt stepped. The clipping belongs between backward "
+        "and the step, and to the policy's gradient."
+    ),
+    "clip_constant": "the norm was clipped to 1.0 instead of cfg.max_grad_norm.",
+    "clip_value": "every entry was clamped on its own; the limit is for the norm of the whole.",
+    "clip_largest": "the largest entry was limited; it is the (Euclidean) norm that is limited.",
+    "clip_per_parameter": (
+        "each parameter was clipped on its own; the norm is taken over all parameters together."
+    ),
+    "clip_some": "only some of the policy's parameters were clipped.",
+    "clip_always": "a gradient shorter than cfg.max_grad_norm was scaled up to it.",
+    "ascent": "the gradient has the wrong sign: grpo_loss is a loss, to be minimized as it is.",
+    "loss_divided": "the loss was divided by the number of inner steps; each is a full step.",
+    "backward_twice": "the gradient arrived twice: backward ran twice in one inner step.",
+    "gradient_scale": (
+        "the direction is right, the length is not: is the loss multiplied by something, or the "
+        "norm limited to another number than cfg.max_grad_norm?"
+    ),
+    "no_zero_grad": (
+        "the gradient of the inner step before was still there and was added to: gradients are "
+        "not zeroed between inner steps."
+    ),
+    "changed_outside": "the policy's parameters changed otherwise than by a step of opt.",
+    "first_stats": "this is the value of the first inner step; the last one is asked for.",
+    "mean_stats": "this is the mean over the inner steps; the last one is asked for.",
+    "sum_stats": "this is the sum over the inner steps; the last one is asked for.",
+    "loss_negated": "this is the loss with the opposite sign.",
+    "stats_mixed_up": "this number belongs under another key.",
+    "reward_sum": "this is the sum of the rewards; their mean is asked for.",
+    "reward_is_adv": "this is the mean of the advantages, which says nothing: it is always 0.",
+    "reward_any": "this is the share of prompts with a right response, not the mean reward.",
+    "rewards_changed": "the rewards of sample_group were changed in place.",
+    "zero_all_wrong": "groups that are all right are missing: they carry no signal either.",
+    "zero_all_right": "groups that are all wrong are missing: they carry no signal either.",
+    "zero_inverted": "the groups that do carry a signal are counted.",
+    "zero_count": "this is the number of such groups; the fraction is asked for.",
+    "zero_responses": "responses are counted here and divided by the number of groups.",
+    "zero_divided": "the groups are counted and divided by the number of responses.",
+    "zero_rewards": "this is the share of responses with reward 0.",
+    "zero_interleaved": (
+        "the groups are cut along the wrong axis: a group is G neighbours in the rewards."
+    ),
+    "zero_wrong_rows": (
+        "the rewards are cut into G rows of P; there are P groups of G neighbours."
+    ),
+    "zero_wrong_axis": "the rewards are compared between groups instead of within a group.",
+    "zero_none": (
+        "no group is ever counted: is the whole batch taken for one group?"
+    ),
+    "zero_every": (
+        "every group is counted; the mean advantage of a group, for one, is 0 whatever its "
+        "rewards are."
+    ),
+    "entropy_of_ref": "this is the entropy of the reference model.",
+    "entropy_negated": "this is the entropy with the opposite sign; an entropy is never negative.",
+    "entropy_padding": "padding was counted; only the response positions belong into the mean.",
+    "entropy_sum": "this is the sum over the positions; the mean is asked for.",
+    "entropy_of_samples": (
+        "this is the mean of -logp of the sampled tokens, a noisy estimate; token_entropy uses "
+        "the whole distribution."
+    ),
+    "entropy_sampled_term": "only the sampled token's own term of the entropy is counted.",
+    "ref_changed": "the reference model changed; it stays as it was after SFT.",
+    "lists_changed": "the caller's lists were changed in place.",
+    "cfg_changed": "cfg was changed; the next call needs it as it was.",
+    "lr_changed": "the learning rate of opt was changed.",
+    "eval_mode": "the policy came in training mode and was left in eval mode.",
+}
+
+MISTAKES = {f"task1.{name}": (text, 2) for name, text in TASK1.items()}
+MISTAKES |= {f"task5.{name}": (text, 6) for name, text in TASK5.items()}

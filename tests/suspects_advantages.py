@@ -1,0 +1,204 @@
+"""The known mistakes of task 2, each one stage of the specification replaced."""
+
+from .suspects import div, mean, root, std
+
+
+def _contiguous(n, G):
+    return [list(range(start, start + G)) for start in range(0, n, G)]
+
+
+# Stage arguments: group = the rewards of the group, r = all rewards, k = position in the group,
+# i = position in r.
+RIGHT = {
+    "cut": _contiguous,
+    "base": lambda group, r, k, i: mean(group),
+    "spread": lambda group, r, k, i: std(group),
+    "scaled": lambda x, base, spread, eps: div(x - base, spread + eps),
+    "unscaled": lambda x, base, spread, eps: x - base,
+    "finish": lambda result, r, G: result,
+}
+
+
+def run(stages, probe, key="value"):
+    """Group-relative advantages with some stages replaced."""
+    rewards, G, scale_std, eps = probe
+    s = {**RIGHT, **stages}
+    result = [0.0] * len(rewards)
+    for rows in s["cut"](len(rewards), G):
+        group = [rewards[i] for i in rows]
+        for k, i in enumerate(rows):
+            base = s["base"](group, rewards, k, i)
+            # As in real code, the std is not looked at where it is not needed.
+            spread = s["spread"](group, rewards, k, i) if scale_std or "unscaled" in stages else 0
+            last = s["scaled"] if scale_std else s["unscaled"]
+            result[i] = last(rewards[i], base, spread, eps)
+    return s["finish"](result, rewards, G)
+
+
+# ---------------------------------------------------------------- stages of the mistakes
+
+
+def _swapped(n, G):  # G rows of P instead of P rows of G
+    return _contiguous(n, n // G)
+
+
+def _strided(n, G):
+    return [list(range(start, n, n // G)) for start in range(n // G)]
+
+
+def _fixed_size(size):
+    def cut(n, G):
+        if n % size:
+            raise ValueError("does not divide")
+        return _contiguous(n, size)
+
+    return cut
+
+
+def _column(group, r, k):
+    return r[k :: len(group)]
+
+
+def _row_k(group, r, k):
+    """The rewards of group number k: (P, G) with (P,) is only possible for P == G or P == 1."""
+    G = len(group)
+    if len(r) == G:
+        return group
+    if len(r) != G * G:
+        raise ValueError("shapes do not fit")
+    return r[k * G : k * G + G]
+
+
+def _centred(group, r):
+    G = len(group)
+    groups = [r[start : start + G] for start in range(0, len(r), G)]
+    return [x - mean(g) for g in groups for x in g]
+
+
+def _mean_abs(group, r, k, i):
+    return mean([abs(x - mean(group)) for x in group])
+
+
+def _median(group, r, k, i):
+    return sorted(group)[(len(group) - 1) // 2]  # torch.median: the lower one
+
+
+def _rows(result, r, G):
+    return [result[start : start + G] for start in range(0, len(r), G)]
+
+
+def _strided_rows(result, r, G):
+    return [result[i] for rows in _strided(len(r), G) for i in rows]
+
+
+def _by_position(result, r, G):
+    return [x for k in range(G) for x in result[k::G]]
+
+
+def _again(less):
+    def finish(result, r, G):
+        return [div(x - mean(result), std(result, less) + 1e-4) for x in result]
+
+    return finish
+
+
+def _formula(function):
+    """One formula for scale_std True and False."""
+    return {"scaled": function, "unscaled": function}
+
+
+def _divisor(function):
+    """The scaled formula with function(std, eps) in the place of std + eps."""
+    return {"scaled": lambda x, base, spread, eps: div(x - base, function(spread, eps))}
+
+
+def _spread(function):
+    return {"spread": lambda group, r, k, i: function(group, r, k)}
+
+
+def _base(function):
+    return {"base": lambda group, r, k, i: function(group, r, k)}
+
+
+def _whole(n, G):
+    return [list(range(n))]
+
+
+_FIXED_EPS = (1.0, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+_COLUMN_BASE = _base(lambda g, r, k: mean(_column(g, r, k)))
+_COLUMN_SPREAD = _spread(lambda g, r, k: std(_column(g, r, k)))
+_ROW_K_BASE = _base(lambda g, r, k: mean(_row_k(g, r, k)))
+_ROW_K_SPREAD = _spread(lambda g, r, k: std(_row_k(g, r, k)))
+
+# An id may stand for several ways of making the same mistake.
+TABLE = [
+    ("task2.sample_std", _spread(lambda g, r, k: std(g, 1))),
+    ("task2.batch_std", _spread(lambda g, r, k: std(r))),
+    ("task2.batch_std", _spread(lambda g, r, k: std(r, 1))),
+    ("task2.batch_std", _spread(lambda g, r, k: std(_centred(g, r)))),
+    ("task2.batch_std", _spread(lambda g, r, k: std(_centred(g, r), 1))),
+    ("task2.batch_mean", _base(lambda g, r, k: mean(r))),
+    ("task2.batch_stats", {"cut": _whole}),
+    ("task2.batch_stats", {"cut": _whole, **_spread(lambda g, r, k: std(r, 1))}),
+    ("task2.columns", _COLUMN_BASE),
+    ("task2.columns", _COLUMN_SPREAD),
+    ("task2.columns", _COLUMN_BASE | _COLUMN_SPREAD),
+    ("task2.keepdim", _ROW_K_BASE),
+    ("task2.keepdim", _ROW_K_SPREAD),
+    ("task2.keepdim", _ROW_K_BASE | _ROW_K_SPREAD),
+    ("task2.swapped_cut", {"cut": _swapped}),
+    ("task2.strided_cut", {"cut": _strided}),
+    ("task2.strided_cut", {"cut": _strided, "finish": _strided_rows}),
+    *[("task2.fixed_size", {"cut": _fixed_size(size)}) for size in (2, 4, 8)],
+    ("task2.order", {"finish": _by_position}),
+    ("task2.shape", {"finish": _rows}),
+    ("task2.sign", {"finish": lambda result, r, G: [-x for x in result]}),
+    ("task2.abs", {"finish": lambda result, r, G: [abs(x) for x in result]}),
+    ("task2.zeros", {"finish": lambda result, r, G: [0.0 for x in result]}),
+    ("task2.factor", {"finish": lambda result, r, G: [x * 2 for x in result]}),
+    ("task2.factor", {"finish": lambda result, r, G: [x / 2 for x in result]}),
+    ("task2.twice", {"finish": _again(0)}),
+    ("task2.twice", {"finish": _again(1)}),
+    ("task2.clamped", {"finish": lambda result, r, G: [min(max(x, -1.0), 1.0) for x in result]}),
+    ("task2.raw_rewards", {"finish": lambda result, r, G: list(r)}),
+    ("task2.not_centred", _base(lambda g, r, k: 0.0)),
+    ("task2.not_centred", {"scaled": lambda x, b, s, e: div(x, s + e)}),
+    ("task2.not_centred", {"unscaled": lambda x, b, s, e: x}),
+    ("task2.mean_added", _base(lambda g, r, k: -mean(g))),
+    ("task2.leave_one_out", {"base": lambda g, r, k, i: mean(g[:k] + g[k + 1 :])}),
+    ("task2.sum", _base(lambda g, r, k: sum(g))),
+    ("task2.median", {"base": _median}),
+    ("task2.best_or_worst", _base(lambda g, r, k: max(g))),
+    ("task2.best_or_worst", _base(lambda g, r, k: min(g))),
+    ("task2.variance", _divisor(lambda s, e: s * s + e)),
+    ("task2.variance", {**_divisor(lambda s, e: s * s + e), **_spread(lambda g, r, k: std(g, 1))}),
+    ("task2.other_spread", {"spread": _mean_abs}),
+    ("task2.other_spread", _spread(lambda g, r, k: max(g) - min(g))),
+    ("task2.other_spread", _spread(lambda g, r, k: root(sum((x - mean(g)) ** 2 for x in g)))),
+    ("task2.other_spread", _spread(lambda g, r, k: root(mean([x * x for x in g])))),
+    ("task2.other_spread", _spread(lambda g, r, k: root(sum(x * x for x in g)))),
+    ("task2.other_spread", _spread(lambda g, r, k: std(g) / root(len(g)))),
+    ("task2.divides_by_mean", _spread(lambda g, r, k: mean(g))),
+    ("task2.multiplies", {"scaled": lambda x, b, s, e: (x - b) * (s + e)}),
+    ("task2.no_eps", _divisor(lambda s, e: s)),
+    *[("task2.eps_ignored", _divisor(lambda s, e, size=size: s + size)) for size in _FIXED_EPS],
+    ("task2.eps_in_root", _divisor(lambda s, e: root(s * s + e))),
+    ("task2.eps_in_root", _divisor(lambda s, e: root(s * s + e * e))),
+    ("task2.eps_floor", _divisor(max)),
+    ("task2.eps_only_equal", _divisor(lambda s, e: s if s > 0 else 1.0)),
+    ("task2.eps_sign", _divisor(lambda s, e: s - e)),
+    ("task2.eps_weight", _divisor(lambda s, e: s + e / 2)),
+    ("task2.eps_weight", _divisor(lambda s, e: s + e * 2)),
+    ("task2.eps_weight", _divisor(lambda s, e: s + e * e)),
+    ("task2.eps_times", _divisor(lambda s, e: s * e)),
+    ("task2.eps_alone", _divisor(lambda s, e: e)),
+    ("task2.eps_outside", {"scaled": lambda x, b, s, e: div(x - b, s) + e}),
+    ("task2.eps_outside", {"scaled": lambda x, b, s, e: div(x - b + e, s)}),
+    ("task2.parentheses", {"scaled": lambda x, b, s, e: x - div(b, s + e)}),
+    ("task2.parentheses", {"scaled": lambda x, b, s, e: div(x, s + e) - b}),
+    ("task2.always_scaled", {"unscaled": RIGHT["scaled"]}),
+    ("task2.never_scaled", {"scaled": RIGHT["unscaled"]}),
+    ("task2.scale_reversed", {"scaled": RIGHT["unscaled"], "unscaled": RIGHT["scaled"]}),
+    ("task2.unscaled_divided", {"unscaled": lambda x, b, s, e: div(x - b, e)}),
+    ("task2.unscaled_divided", {"unscaled": lambda x, b, s, e: div(x - b, 1 + e)}),
+]
