@@ -237,7 +237,7 @@ def train_grpo(cfg, sft_path=None, verbose=True, device="cpu", out_dir=None):
 # ============================================================== given: checks, saving, plots, flags
 def stop_if_nan(s, policy, cfg, it):
     """Raise a FloatingPointError that names the iteration and the likely setting."""
-    if torch.tensor([*s.values(), *(p.detach().sum() for p in policy.parameters())]).isfinite().all():
+    if torch.tensor([*s.values(), *(p.data.sum() for p in policy.parameters())]).isfinite().all():
         return
     strong = ("lr", "max_grad_norm", "temperature", "inner_steps", "clip_eps", "beta")
     odd = [f"{k}={getattr(cfg, k)}" for k in strong if getattr(cfg, k) != getattr(GRPOConfig, k)]
@@ -305,12 +305,12 @@ def plot_curves(hist):
 
 def verdict(cfg, hist):
     """Return one line: is the accuracy curve where it should be and, if not, what to read."""
-    start, end = hist["acc_sampled"][0], hist["acc_sampled"][-1]
+    sampled = hist["acc_sampled"] or [float("nan")]  # Ctrl-C may come before the first
+    start, end = sampled[0], sampled[-1]
     what = "no band is known for these settings; read chapter.md section 7"
     if len(hist["loss"]) == 300 and cfg == GRPOConfig(seed=cfg.seed, eval_every=cfg.eval_every):
-        good = 0.35 <= start <= 0.60 and end >= 0.84
-        what = "expected 0.35 to 0.60 at the start and 0.84 or more at the end"
-        what += ": as it should be" if good else "; read chapter.md section 7"
+        bad = "expected 0.35 to 0.60, then 0.84 or more; read chapter.md section 7"
+        what = "as it should be" if 0.35 <= start <= 0.60 and end >= 0.84 else bad
     return f"sampled accuracy {start:.3f} -> {end:.3f}: {what}"
 
 
@@ -355,7 +355,7 @@ def main():
     except FloatingPointError as error:
         sys.exit(str(error))
     except RuntimeError as error:
-        if "device" not in str(error):
+        if "same device" not in str(error):
             raise
         lines = [n for f, n in traceback.walk_tb(error.__traceback__) if f.f_globals is globals()]
         sys.exit(f"{__file__} line {lines[-1]}: a tensor is on another device than the others. "

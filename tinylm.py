@@ -1,14 +1,14 @@
 """TinyLM: a small transformer that adds, with its data, its sampler and its SFT checkpoint.
 
-Given, read only. Read it top to bottom: text to ids, the data, the model, sampling, log-probs,
-evaluation, supervised fine-tuning (SFT). Everything runs where the model's parameters live
-(CPU, CUDA or MPS) and in float32.
+Given, read only, from top to bottom: text to ids, data, model, sampling, log-probs, evaluation,
+supervised fine-tuning (SFT). All runs where the model's parameters live, in float32.
 
 Shapes: B rows, L prompt positions, T response positions, S any number of them, V output units.
 """
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import random
@@ -113,9 +113,8 @@ class Block(nn.Module):
         self.norm2 = nn.LayerNorm(width)
         self.up = nn.Linear(width, 2 * width)
         self.down = nn.Linear(2 * width, width)
-        with torch.no_grad():  # a block starts as a small change of its input
-            self.proj.weight.mul_(0.5)
-            self.down.weight.mul_(0.5)
+        for layer in (self.proj, self.down):  # a block starts as a small change of its input
+            layer.weight.data.mul_(0.5)
 
     def forward(self, x, hide, past=None):
         """Return (x after this layer, (keys, values) of all positions so far)."""
@@ -290,9 +289,8 @@ def accuracy(model, n=HELD_OUT, greedy=False, seed=0):
 
 # ============================================================== supervised fine-tuning (SFT)
 
-# The teacher is wrong in 42% of its answers, at random. The model learns the sum all the same (its
-# likeliest answer is right), but it also learns to be wrong: sampled, it errs as its teacher did.
-# solutions/notes.md lists the recipes that were tried.
+# The teacher is wrong in 42% of its answers, at random. The model learns the sum all the same
+# (its likeliest answer is right); sampled, it errs as its teacher did. solutions/notes.md has more.
 MODEL = {"width": 64, "layers": 2, "heads": 4, "context": 64}
 RECIPE = {"wrong": 0.42, "seed": 2, "steps": 1200, "batch": 96}
 RECIPE |= {"lr": 2.5e-3, "warmup": 50, "hold": 0.7}  # then the learning rate falls to 0
@@ -319,7 +317,7 @@ def train_sft():
         sums = torch.tensor([a + b for a, b in TRAIN_PAIRS])
         weights = torch.tensor(TRAIN_WEIGHTS)
         opt = torch.optim.Adam(model.parameters(), lr=RECIPE["lr"], betas=(0.9, 0.98), fused=True)
-        for step in tqdm(range(RECIPE["steps"]), "training the SFT model", leave=False):
+        for step in tqdm(range(RECIPE["steps"]), "SFT", leave=False, mininterval=1):
             left = (1 - step / RECIPE["steps"]) / (1 - RECIPE["hold"])  # below 1 at the end
             opt.param_groups[0]["lr"] = RECIPE["lr"] * min(1, (step + 1) / RECIPE["warmup"], left)
             rows = torch.multinomial(weights, RECIPE["batch"], replacement=True)
@@ -343,13 +341,14 @@ def _fingerprint():
 
 def _load(path):
     """Return the model saved at path, or None; a file that is there but not ours is named."""
-    if not path.exists():
+    if not os.path.exists(path):  # False, where Path.exists would raise
         return None
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
         if saved["fingerprint"] != _fingerprint():
             raise ValueError("made by another version of tinylm.py")
-        model = TinyLM(**MODEL)
+        with torch.random.fork_rng(devices=[]):
+            model = TinyLM(**MODEL)
         model.load_state_dict(saved["model"])
         return model
     except Exception as error:  # whatever is wrong with a cache, training again mends it
@@ -359,13 +358,14 @@ def _load(path):
 
 
 def write_file(path, write):
-    """Call write(file) on a temporary file, then rename it: nobody ever reads half a file."""
+    """Save what write(file) writes, by way of a temporary name: nobody reads half a file."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    data = io.BytesIO()  # torch.save, given a full disk, may raise what is not an OSError
+    write(data)
     try:
-        with open(temporary, "wb") as file:
-            write(file)
+        temporary.write_bytes(data.getbuffer())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -386,10 +386,10 @@ def load_or_train_sft(path):
         return model
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(FileLock(f"{path}.lock"))
+            stack.enter_context(FileLock(f"{path}.lock", timeout=120))
             model = _load(path)  # another process may have trained it meanwhile
         except (OSError, NotImplementedError):
-            pass  # no lock where nothing can be written; _save will say so
+            pass  # no lock where nothing can be written; the warning below will say so
         if model is None:
             model = train_sft()
             saved = {"fingerprint": _fingerprint(), "model": model.state_dict()}

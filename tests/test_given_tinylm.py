@@ -295,14 +295,6 @@ def test_given_sequence_logprobs_has_a_gradient(model):
     assert gap < 1e-4, f"the gradient counts a padding or misses a token: {gap:.1e}"
 
 
-def test_given_nothing_is_pinned_to_the_cpu():
-    model = tinylm.TinyLM().to("meta")  # a device without numbers, as strict as a GPU
-    ids = tinylm.encode(PROMPTS, tinylm.device_of(model))
-    out = {"ids": ids, "prompt_len": 4, "mask": torch.ones(5, 2, device="meta")}
-    logp = tinylm.sequence_logprobs(model, out)
-    assert logp.device.type == "meta" and logp.shape == (5, 2), "all follows the model's device"
-
-
 def test_given_token_entropy_equals_a_plain_loop(lab, model):
     assert hasattr(lab, "token_entropy"), "token_entropy (given) is missing from the lab file"
     out = written(PROMPTS, ["10", "85", "", "999", "1"])

@@ -1,5 +1,6 @@
 """The SFT file when things go wrong: damaged, foreign, outdated, not writable, asked for twice.
 
+And what tinylm.py must not touch: the caller's random numbers, another device than the model's.
 No model is trained for real here: the recipe is cut to three steps.
 """
 
@@ -225,3 +226,11 @@ def test_the_callers_random_numbers_stay(tmp_path, sft_path):
         same = torch.equal(torch.random.get_rng_state(), before[0])
         same &= (random.getstate(), str(numpy.random.get_state())) == before[1:]
         assert same, f"{step}: the caller's random numbers changed"
+
+
+def test_nothing_is_pinned_to_the_cpu():
+    model = tinylm.TinyLM().to("meta")  # a device without numbers, as strict as a GPU
+    ids = tinylm.encode(["5+5=", "37+48="], tinylm.device_of(model))
+    out = {"ids": ids, "prompt_len": 4, "mask": torch.ones(2, 2, device="meta")}
+    logp = tinylm.sequence_logprobs(model, out)
+    assert logp.device.type == "meta" and logp.shape == (2, 2)
