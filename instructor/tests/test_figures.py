@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from beyond.bench import sft
 from notebooks.figures import accuracy
 
 TOP = Path(__file__).resolve().parents[2]
@@ -28,3 +29,9 @@ def test_results_are_five_complete_runs():
 def test_figure_draws_without_a_screen():
     figure = accuracy.draw(json.loads(accuracy.RESULTS.read_text(encoding="utf-8")))
     assert len(figure.axes[0].lines) == 2
+
+
+def test_notes_quote_the_measured_recipes():
+    notes = (TOP / "solutions" / "notes.md").read_text(encoding="utf-8")
+    results = json.loads(sft.RESULTS.read_text(encoding="utf-8"))
+    assert sft.table(results) in notes, "solutions/notes.md: put in what beyond.bench.sft prints"
