@@ -19,10 +19,11 @@ SETUP_LINE = -m tests.install
 TRAIN_LINE = -m $(subst /,.,$(basename $(LAB))) --out $(RUN)
 TEST_LINE = -m pytest -q --lab=$(LAB) tests $(wildcard instructor/tests)
 MINE_LINE = -m pytest -q
+WATCH_LINE = -m tests.watch
 LINT_LINE = -m ruff check .
 CLEAN_LINE = -m tests.install --clean
 
-.PHONY: help setup train test test-mine lint clean
+.PHONY: help setup train test test-mine watch lint clean
 
 help:
 	@echo "make setup      makes .venv, installs requirements.txt (also done by train and test)"
@@ -33,6 +34,8 @@ help:
 	@echo "                .venv/bin/python $(TEST_LINE)"
 	@echo "make test-mine  runs the tests on your lab15_grpo.py; for one task add -k task1"
 	@echo "                .venv/bin/python $(MINE_LINE)"
+	@echo "make watch      tests your lab15_grpo.py at every save, the task at hand first"
+	@echo "                .venv/bin/python $(WATCH_LINE)"
 	@echo "make lint       checks the style of the code (for developers)"
 	@echo "                .venv/bin/python $(LINT_LINE)"
 	@echo "make clean      removes .venv and the caches; runs/ and your work stay"
@@ -51,6 +54,9 @@ test: setup
 
 test-mine: setup
 	$(VENV_PYTHON) $(MINE_LINE)
+
+watch: setup
+	$(VENV_PYTHON) $(WATCH_LINE)
 
 lint:
 	@$(PYTHON) $(SETUP_LINE) --dev

@@ -1,10 +1,14 @@
 """What the tests share: the file under test, "not written yet", short errors, progress lines.
 
-Options: --lab=FILE tests another file than lab15_grpo.py, --slow adds the training run.
+Options: --lab=FILE tests another file than lab15_grpo.py, --slow adds the training run, --hints
+(or --hints=2, --hints=3) prints hints for a task, --limit=SECONDS moves the time limit of a test.
 """
 
+import argparse
+import contextlib
+import faulthandler
+import gc
 import importlib.util
-import linecache
 import os
 import random
 import re
@@ -15,31 +19,50 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch: more threads are slower on 
 
 import pytest
 
+from tests import hints
+from tests.describe import describe
 from tests.labfile import (
     DEFAULT_LAB,
-    NUMBER_OF,
     TASKS,
     ascii_line,
-    error_text,
     lab_frames,
     load_lab,
     problem_line,
     task_state,
 )
+from tests.limits import SECONDS, OutOfTime, TimeLimit
 
 LAB = pytest.StashKey()  # of the config: the loaded module
 COLLECTED = pytest.StashKey()  # of the config: task -> number of tests before -k
 SHOWN = pytest.StashKey()  # of the config: the failure texts of this run
 OUTCOMES = pytest.StashKey()  # of the config: task -> {test: "passed", "failed" or "skipped"}
+ENDLESS = pytest.StashKey()  # of the config: task -> line where the time limit stopped a test
+CLOCK = pytest.StashKey()  # of the config: the time limit of the test that runs
+STDERR = pytest.StashKey()  # of the config: the real stderr, for the last resort of the limit
 
 # ============================================================== options, the file under test
 
 
 def pytest_addoption(parser):
-    """Add --lab and --slow."""
+    """Add the lab's own options."""
     group = parser.getgroup("lab 15")
     group.addoption("--lab", metavar="FILE", help="lab file to test (default: lab15_grpo.py)")
     group.addoption("--slow", action="store_true", help="also run the slow tests")
+    group.addoption(
+        "--hints", nargs="?", type=how_many, const=1, metavar="N",
+        help="print the first N hints (default 1) for the task that is tested",
+    )
+    group.addoption(
+        "--limit", type=float, default=SECONDS, metavar="SECONDS",
+        help="time after which a test is stopped (default %(default)g; 0: never)",
+    )
+
+
+def how_many(text):
+    """Read the N of --hints=N."""
+    if text not in ("1", "2", "3"):
+        raise argparse.ArgumentTypeError(f"{text!r}: say --hints=1 to --hints=3, or --hints last")
+    return int(text)
 
 
 def pytest_configure(config):
@@ -50,6 +73,10 @@ def pytest_configure(config):
     config.stash[COLLECTED] = dict.fromkeys(TASKS, 0)
     config.stash[SHOWN] = set()
     config.stash[OUTCOMES] = {n: {} for n in TASKS}
+    config.stash[ENDLESS] = {}
+    if config.pluginmanager.hasplugin("faulthandler"):
+        with contextlib.suppress(OSError):  # no stderr at all
+            config.stash[STDERR] = os.dup(2)
     if importlib.util.find_spec("torch") is None:
         raise pytest.UsageError(
             f"PyTorch is not installed for {sys.executable}; "
@@ -57,6 +84,18 @@ def pytest_configure(config):
         )
     if not lab_path(config).is_file():
         raise pytest.UsageError(ascii_line(f"there is no lab file {lab_path(config)}", 500))
+
+
+def pytest_unconfigure(config):
+    """Close what pytest_configure opened."""
+    if STDERR in config.stash:
+        os.close(config.stash[STDERR])
+
+
+def pytest_sessionfinish(session):
+    """Spare pytest's last round of garbage collection all of torch: half a second."""
+    if session.config.pluginmanager.hasplugin("unraisableexception"):  # it is what collects
+        gc.freeze()
 
 
 def lab_path(config):
@@ -70,9 +109,10 @@ def lab_path(config):
 def get_lab(config):
     """Return the module under test; loaded once per run, when first needed."""
     if LAB not in config.stash:
-        config.stash[LAB] = load_lab(lab_path(config))
+        config.stash[LAB] = load_lab(lab_path(config), limit=config.getoption("--limit"))
         # Imports inside the student's functions find the modules beside the file, too.
-        sys.path.append(os.path.dirname(config.stash[LAB].__file__))
+        if (folder := os.path.dirname(config.stash[LAB].__file__)) not in sys.path:
+            sys.path.append(folder)
     return config.stash[LAB]
 
 
@@ -151,9 +191,49 @@ def pytest_collection_modifyitems(config, items):
 def pytest_runtest_setup(item):
     """Fail the one test of a task that cannot be tested, before its fixtures run."""
     if n := task_of(item):
+        if n in item.config.stash[ENDLESS]:
+            pytest.skip("an earlier test of this task did not end")
         state = task_state(get_lab(item.config), n)
         if state.kind != "written":
             pytest.fail(state.text, pytrace=False)
+
+
+# ============================================================== the time limit
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Stop a test when the student's code runs on and on."""
+    with time_limit(item):
+        return (yield)
+
+
+@contextlib.contextmanager
+def time_limit(item):
+    """Limit the time of a test that uses the student's file, unless it is slow by nature."""
+    config, seconds = item.config, item.config.getoption("--limit")
+    debugging = config.getoption("usepdb") or config.getoption("trace")
+    if "lab" not in item.fixturenames or item.get_closest_marker("slow") or debugging:
+        seconds = 0
+    config.stash[CLOCK] = TimeLimit(seconds, get_lab(config).__file__ if seconds else "")
+    # No exception ends a loop in C, such as sum(itertools.repeat(1)): the process has to go.
+    last_resort = seconds and STDERR in config.stash
+    try:
+        if last_resort:
+            stderr = config.stash[STDERR]
+            faulthandler.dump_traceback_later(seconds + 10, exit=True, file=stderr)
+        with config.stash[CLOCK]:
+            yield
+    finally:
+        if last_resort:
+            faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_enter_pdb(config):
+    """Give a student who sits in the debugger all the time in the world."""
+    faulthandler.cancel_dump_traceback_later()
+    if CLOCK in config.stash:
+        config.stash[CLOCK].stop()
 
 
 # ============================================================== what a failure says
@@ -169,11 +249,18 @@ def pytest_runtest_makereport(item, call):
     if call.excinfo is None or not report.failed or item.config.option.fulltrace:
         return report
     lab, error = item.config.stash.get(LAB, None), call.excinfo.value
+    if n is not None and isinstance(error, OutOfTime):
+        item.config.stash[ENDLESS][n] = error.line
     if n is not None and (state := task_state(lab, n)).kind != "written":
         report.task_kind, report.longrepr = state.kind, state.text
-    elif n is not None or (lab is not None and lab_frames(error, lab.__file__)):
+    elif n is not None or (lab is not None and of_the_lab(error, lab)):
         report.longrepr = _once(item.config, describe(error, lab, n))
     return report
+
+
+def of_the_lab(error, lab):
+    """Return whether the exception comes from the student's code."""
+    return isinstance(error, OutOfTime) or bool(lab_frames(error, lab.__file__))
 
 
 def _once(config, text):
@@ -203,63 +290,6 @@ def _remember(item, n, report):
             outcomes[item.nodeid] = report.outcome
 
 
-def describe(error, lab, n):
-    """Return the lines that stand for an exception in a test, of task n or of none (None)."""
-    if isinstance(error, pytest.fail.Exception):
-        text = str(error.msg)
-    elif frames := lab_frames(error, lab.__file__):
-        text = _in_student_code(error, lab, frames)
-    else:
-        text = _in_test(error, lab, n)
-    lines = [ascii_line(line, 300) if not line.isascii() else line for line in text.split("\n")]
-    for problem in lab.__problems__:
-        if n and problem.task == n:  # often the real cause
-            lines.append(f"when loaded: {problem_line(lab, problem)}")
-    return "\n".join(lines)
-
-
-def _in_student_code(error, lab, frames):
-    name, line = frames[-1]
-    first = next((f for f, _ in frames if f in NUMBER_OF), frames[0][0])
-    file = os.path.basename(lab.__file__)
-    where = f"{file} line {line}" + (f" (in {name})" if name != first else "")
-    lines = [f"{first} raised {type(error).__name__} at {where}"]
-    lines.append("    " + ascii_line(linecache.getline(lab.__file__, line)))
-    if isinstance(error, NotImplementedError):
-        lines.append("The line of the stub is still there: delete it when the task is written.")
-    elif isinstance(error, SystemExit):
-        lines.append("This call ends Python: take it out.")
-    else:
-        lines += _error_lines(error)
-    return "\n".join(lines)
-
-
-def _in_test(error, lab, n):
-    """An error that no line of the student's file raised: mostly a call that does not fit."""
-    task = TASKS[n]
-    if isinstance(error, TypeError) and f"{task.name}() " in str(error):
-        where = f"{os.path.basename(lab.__file__)} line {lab.__definitions__.get(task.name, '?')}"
-        call = f"it is called as  {task.name}{task.signature}"
-        return "\n".join([*_error_lines(error), f"your def: {where}", call])
-    ours = [f for f in _frames(error.__traceback__) if Path(f[0]).parent == Path(__file__).parent]
-    lines = [f"the test of {task.name} stopped:"] + _error_lines(error, 6)
-    if ours:
-        lines.append(f"(in tests/{Path(ours[-1][0]).name} line {ours[-1][1]})")
-    return "\n".join(lines)
-
-
-def _frames(tb):
-    while tb is not None:
-        yield tb.tb_frame.f_code.co_filename, tb.tb_lineno
-        tb = tb.tb_next
-
-
-def _error_lines(error, limit=3):
-    """Return the exception's own text, cut to a few short lines."""
-    lines = [line for line in error_text(error).splitlines() if line.strip()]
-    return [ascii_line(line) for line in lines[:limit]]
-
-
 def pytest_report_teststatus(report):
     """Count a task that cannot be tested apart from the tests that fail."""
     kind = getattr(report, "task_kind", None)
@@ -280,19 +310,26 @@ def pytest_terminal_summary(terminalreporter, config):
     states = {n: task_state(lab, n) for n in TASKS}
     ran = {n: list(config.stash[OUTCOMES][n].values()) for n in TASKS}
     unable = [states[n].text for n in TASKS if ran[n] and states[n].kind != "written"]
-    told = "\n".join(unable + [state.short for state in states.values()])
-    said = {n for n in TASKS if states[n].kind == "written" and "failed" in ran[n]}
-    notes = [p for p in lab.__problems__ if p.text not in told and p.task not in said]
     blocks = [
         unable,
-        [f"when loaded: {problem_line(lab, problem)}" for problem in notes[:5]]
-        + ([f"when loaded: {len(notes) - 5} more errors"] if len(notes) > 5 else []),
+        load_notes(lab, states, ran),
         [f"task{n} {TASKS[n].name:<18}{progress(config, n, states[n], ran[n])}" for n in TASKS],
+        hints.lines_for(config, {n: [states[n].kind, *ran[n]] for n in TASKS if ran[n]}),
     ]
     for lines in filter(None, blocks):
         terminalreporter.write_line("")
         for line in lines:
             terminalreporter.write_line(line)
+
+
+def load_notes(lab, states, ran):
+    """Return lines about what failed while the file was loaded, unless it is said elsewhere."""
+    told = [states[n].short for n in TASKS] + [states[n].text for n in TASKS if ran[n]]
+    said = {n for n in TASKS if states[n].kind == "written" and "failed" in ran[n]}
+    told = "\n".join(told)
+    notes = [p for p in lab.__problems__ if p.text not in told and p.task not in said]
+    more = [f"when loaded: {len(notes) - 5} more errors"] if len(notes) > 5 else []
+    return [f"when loaded: {problem_line(lab, problem)}" for problem in notes[:5]] + more
 
 
 def progress(config, n, state, outcomes):
@@ -303,6 +340,9 @@ def progress(config, n, state, outcomes):
     if not run:
         return "written, not tested in this run"
     failed, total = run.count("failed"), config.stash[COLLECTED][n]
+    if n in config.stash[ENDLESS]:
+        line = config.stash[ENDLESS][n]
+        return f"does not end: stopped at line {line}; {len(run)} of {total} tests ran"
     partly = "" if len(outcomes) >= total else f"; {len(outcomes)} of {total} tests ran"
     if failed:
         return f"{failed} of {len(run)} tests fail{partly}"

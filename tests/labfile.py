@@ -11,21 +11,23 @@ is imported here: the lab file itself decides what else a load costs.
 import __future__
 
 import ast
-import contextlib
 import io
 import itertools
 import linecache
 import os
 import re
 import sys
+import time
 import tokenize
 import traceback
 import types
-import warnings
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.limits import SECONDS, OutOfTime, TimeLimit
+from tests.surroundings import ROOT, imports, leans_on
+from tests.surroundings import quiet as _quiet
+
 DEFAULT_LAB = ROOT / "lab15_grpo.py"
 
 
@@ -137,8 +139,8 @@ _DEF = re.compile(r"^(?:async\s+)?def\s+(\w+)", re.MULTILINE)
 class _Source:
     """A file's text and parts; its statements; its problems, and those of the tasks' own defs."""
 
-    def __init__(self, path):
-        self.path = os.path.abspath(path)
+    def __init__(self, path, limit):
+        self.path, self.limit = os.path.abspath(path), limit
         text, _, note = read_source(self.path)
         self.text = text.replace("\r\n", "\n").replace("\r", "\n")
         self.lines = self.text.split("\n")
@@ -222,17 +224,19 @@ def _definitions(statements):
 _serial = itertools.count(1)
 
 
-def load_lab(path=DEFAULT_LAB, backend=None):
+def load_lab(path=DEFAULT_LAB, backend=None, limit=SECONDS):
     """Return the lab file as a module, with everything in it that works.
 
     Top-level statements run one after the other; one that fails is noted and the rest goes on.
     A file with a syntax error is cut at its "# ==== Task N" lines, so that only the broken
-    part is lost. What the file prints is not shown.
+    part is lost. What the file prints is not shown. A file that imports the solutions or the
+    tests is not run at all.
 
     Args:
         path: the lab file; line numbers and inspect.getsource refer to it.
         backend: a module that stands in for tinylm while the file runs; None takes the
             tinylm.py beside the folder tests. sys.modules["tinylm"] is put back afterwards.
+        limit: seconds that the file may take, imports of packages not counted.
 
     Returns: a module with three more attributes:
         __problems__: list of Problem, in the order in which they were found.
@@ -242,7 +246,7 @@ def load_lab(path=DEFAULT_LAB, backend=None):
     Raises:
         FileNotFoundError: no such file.
     """
-    source = _Source(path)
+    source = _Source(path, limit)
     module = types.ModuleType(f"lab15_under_test_{next(_serial)}")
     module.__file__ = source.path
     # inspect and tracebacks find the lines even in a file that Python could not decode.
@@ -253,15 +257,17 @@ def load_lab(path=DEFAULT_LAB, backend=None):
     module.__unwritten__ = {NUMBER_OF[name] for name in stubs if name in NUMBER_OF}
     module.__problems__ = source.problems
     module.__parts__, module.__failed__ = source.parts, source.failed
-    with _quiet(), _imports(os.path.dirname(source.path), backend):
-        _run(source, module)
+    module.__leans_on__ = leans_on(source.statements)
+    if module.__leans_on__ is None:
+        with _quiet(), imports(os.path.dirname(source.path), backend):
+            _run(source, module)
     source.problems.sort(key=lambda problem: problem.line or 0)
     return module
 
 
 def _run(source, module):
-    """Execute the statements one by one in the module; note those that fail."""
-    flags = 0
+    """Execute the statements one by one in the module; note those that fail or do not end."""
+    flags, left = 0, source.limit
     for node in source.statements:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             module.__doc__ = module.__doc__ or node.value.value
@@ -269,13 +275,20 @@ def _run(source, module):
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             for alias in node.names:  # holds for the statements that follow
                 flags |= getattr(getattr(__future__, alias.name, None), "compiler_flag", 0)
+        # Reading PyTorch from a slow disk for the first time takes its time.
+        importing, start = isinstance(node, ast.Import | ast.ImportFrom), time.monotonic()
         try:
             tree = ast.Module([node], type_ignores=[])
-            exec(compile(tree, source.path, "exec", flags, dont_inherit=True), module.__dict__)
+            code = compile(tree, source.path, "exec", flags, dont_inherit=True)
+            with TimeLimit(12 * source.limit if importing else max(left, source.limit / 10),
+                           source.path):
+                exec(code, module.__dict__)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too
             _add_failure(source, node, error)
+        if not importing:
+            left -= time.monotonic() - start
 
 
 def _add_failure(source, node, error):
@@ -287,6 +300,8 @@ def _add_failure(source, node, error):
             line = error.lineno or line
         else:  # in a module that it imports
             text += f" ({os.path.basename(error.filename or '?')} line {error.lineno})"
+    elif isinstance(error, OutOfTime):
+        line, text = error.line, str(error)
     elif frames := lab_frames(error, source.path):
         line = frames[-1][1]
     if isinstance(error, SystemExit):
@@ -313,44 +328,6 @@ def lab_frames(error, path):
     return frames
 
 
-@contextlib.contextmanager
-def _quiet():
-    """Swallow what the file prints, warns or asks for while it is loaded."""
-    old_stdin, sys.stdin = sys.stdin, io.StringIO()
-    try:
-        with (
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        sys.stdin = old_stdin
-
-
-@contextlib.contextmanager
-def _imports(folder, backend):
-    """Let `import tinylm` give the backend, or this lab's tinylm.py whatever the cwd.
-
-    Modules beside the file can be imported as well, unless something else has their name.
-    """
-    path, before = list(sys.path), sys.modules.pop("tinylm", None)
-    sys.path[:] = [str(ROOT), *path, folder]
-    if backend is not None:
-        sys.modules["tinylm"] = backend
-    elif Path(getattr(before, "__file__", None) or "").resolve() == ROOT / "tinylm.py":
-        sys.modules["tinylm"] = before
-    try:
-        yield
-    finally:
-        sys.path[:] = path
-        if before is not None:
-            sys.modules["tinylm"] = before
-        elif backend is not None:
-            sys.modules.pop("tinylm", None)
-
-
 # ============================================================== what to say about it
 
 
@@ -358,6 +335,10 @@ def task_state(lab, number):
     """Return the State of a task in a module that load_lab returned."""
     task, file = TASKS[number], os.path.basename(lab.__file__)
     head = f"Task {number}, {task.name}"
+    if lab.__leans_on__:
+        what = "line {} imports {}".format(*lab.__leans_on__)
+        why = "the file under test must stand on its own"
+        return State("broken", f"broken: {head} ({file} {what}: {why})", f"broken: {what}")
     here = [problem for problem in lab.__problems__ if problem.task == number]
     function = getattr(lab, task.name, None)
     stub = number in lab.__unwritten__

@@ -178,8 +178,9 @@ def room(tmp_path_factory):
     """A small copy of the lab with two short tests per task, in a path with spaces."""
     root = tmp_path_factory.mktemp("a lab") / "in a folder"
     (root / "tests").mkdir(parents=True)
-    for name in ("__init__.py", "conftest.py", "labfile.py"):
-        shutil.copy(ROOT / "tests" / name, root / "tests")
+    for path in (ROOT / "tests").glob("*.py"):
+        if not path.name.startswith("test_"):
+            shutil.copy(path, root / "tests")
     for name in ("tinylm.py", "lab15_grpo.py"):
         shutil.copy(ROOT / name, root)
     (root / "pytest.ini").write_text("[pytest]\naddopts = -rN -p no:cacheprovider\n", "utf-8")

@@ -1,0 +1,172 @@
+"""The watch: what is on the screen after a save, whatever the save and the code are like."""
+
+import os
+import sys
+import time
+
+import pytest
+
+from instructor.tests.test_loader import RIGHT, STUB, edit
+from tests.judge import Verdict
+from tests.labfile import TASKS, read_source
+from tests.watch import Board, changed_task, settled, signature
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+LINE = "    d = ref_logp - logp\n"
+QUICK = 10.0  # seconds; only where the machine is busy is it more than half a second
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A lab file in a path with a space, and a watch on it; 1 second for a test."""
+    from instructor import bench_watch
+
+    lab = tmp_path_factory.mktemp("a lab") / "lab15_grpo.py"
+    right, _ = bench_watch.work_in_progress()  # tasks 1 to 3
+    bench_watch.save(lab, right, "in place")
+    env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "NO_COLOR": "1"}
+    terminal = bench_watch.Terminal(lab, "--limit=1", env=env)
+    terminal.wait_for("> task4", 90)
+
+    def save(text, words, how="in place"):
+        """Save, wait for the words, return the screen."""
+        time.sleep(0.02)
+        bench_watch.save(lab, text, how)
+        return terminal.wait_for(words, 40)
+
+    save.lab, save.right, save.terminal, save.write = lab, right, terminal, bench_watch.save
+    yield save
+    terminal.close()
+
+
+def with_line(text, code):
+    """Return the text with other code in the place of k3_kl's first line."""
+    return edit(text, (LINE, code))
+
+
+WRONG = "    d = logp - ref_logp\n"
+
+
+@pytest.mark.parametrize("how", ["in place", "rename"])
+def test_saves_of_both_kinds_are_seen(desk, how):
+    start = time.monotonic()
+    shown = desk(with_line(desk.right, WRONG), "tests fail", how)
+    assert "> task3 k3_kl" in shown and "likely    d has the wrong sign" in shown
+    assert "  task2 group_advantages  passed (" in shown and shown.isascii()
+    shown = desk(desk.right, "> task4", how)
+    assert time.monotonic() - start < QUICK
+    assert "not written yet: Task 4, grpo_loss (lab15_grpo.py line " in shown
+    assert "Read: chapter.md section 5" in shown and "Ctrl-C ends" in shown
+
+
+def test_half_a_file_is_not_judged(desk):
+    desk(with_line(desk.right, WRONG), "> task3")
+    before = len(desk.terminal.text)
+    half = desk.right.index("exp(d)")
+    with open(desk.lab, "w", encoding="utf-8") as file:
+        file.write(desk.right[:half])
+        file.flush()
+        time.sleep(0.03)
+        file.write(desk.right[half:])
+    desk.terminal.wait_for("> task4", QUICK)
+    assert "broken" not in desk.terminal.text[before:]
+    shown = desk(with_line(desk.right, "    d = (ref_logp\n"), "broken: Task 3")
+    assert "SyntaxError: '(' was never closed" in shown
+
+
+def test_loop_ends_and_a_save_comes_in_between(desk):
+    shown = desk(with_line(desk.right, "    while True: pass\n"), "did not end within 1 s")
+    assert "> task3 k3_kl             does not end: stopped at line " in shown
+    desk(with_line(desk.right, "    while True: pass  # again\n"), "> task3")
+    start = time.monotonic()
+    desk(desk.right, "> task4")
+    assert time.monotonic() - start < QUICK
+
+
+def test_file_that_is_gone_is_waited_for(desk):
+    os.unlink(desk.lab)
+    desk.terminal.wait_for("there is no such file", QUICK)
+    desk(with_line(desk.right, WRONG), "> task3")
+
+
+def test_ends_of_every_other_kind(desk):
+    code = "    import os\n    os._exit(0)\n"
+    shown = desk(with_line(desk.right, code), "ended early")
+    assert "> task3" in shown and "k3_kl, or what runs when the file is loaded, ended" in shown
+    code = "    print('\\x1b[31m\u4e2d')\n    raise KeyError(1)\n"
+    shown = desk(with_line(desk.right, code), "KeyError: 1")
+    assert "your code printed" in shown and "\\x1b[31m\\u4e2d" in shown
+    assert "There are hints:  python -m pytest -q -k task3 --hints --lab=" in shown
+    shown = desk("import no_such_package\n" + desk.right, "no_such_package")
+    assert "> task4" in shown and "when loaded: lab15_grpo.py line 1" in shown
+
+
+def test_all_pass_and_ctrl_c(desk):
+    shown = desk(RIGHT, "All five tasks pass")
+    assert "python lab15_grpo.py" in shown and shown.count("passed (") == 5 and "> " not in shown
+    assert desk.terminal.interrupt() == 0
+    time.sleep(0.2)
+    assert desk.terminal.text.endswith("watch: ended\n") and "Traceback" not in desk.terminal.text
+
+
+def test_without_fork(tmp_path):
+    from instructor import bench_watch
+
+    lab = tmp_path / "lab15_grpo.py"
+    right, wrong = bench_watch.work_in_progress()
+    bench_watch.save(lab, right, "in place")
+    terminal = bench_watch.Terminal(lab, "--spawn", "--limit=1")
+    try:
+        terminal.wait_for("> task4", 90)
+        bench_watch.save(lab, wrong, "rename")
+        terminal.wait_for("> task3", 90)
+        assert terminal.interrupt() == 0 and "Traceback" not in terminal.text
+    finally:
+        terminal.close()
+
+
+# ============================================================== the parts
+
+
+def passed(n):
+    """Return a verdict."""
+    return Verdict(n, "passed", "passed (1 of 1)")
+
+
+def failed(n):
+    """Return a verdict."""
+    return Verdict(n, "failed", "1 of 1 tests fail", "test_x", f"message {n}")
+
+
+def test_focus_is_the_changed_task_and_then_the_first_that_fails():
+    board = Board("lab.py")
+    assert board.start(None) == [1, 2, 3, 4, 5]
+    board.add(passed(1))
+    assert not board.decided()
+    board.add(failed(2))
+    assert board.decided() and board.focus == 2
+    for verdict in (passed(3), failed(4), failed(5)):
+        board.add(verdict)
+    assert board.focus == 2 and board.start(4) == [4, 1, 2, 3, 5]
+    board.add(failed(4))
+    assert board.decided() and "message 4" in board.text(0, "")
+    assert board.start(None)[0] == 4  # a save that changes nothing, or a helper
+    board.add(passed(4))
+    assert not board.decided()
+    board.add(passed(1))
+    board.add(failed(2))
+    assert board.focus == 2 and "message 2" in board.text(0, "")
+
+
+def test_changed_task():
+    text = edit(RIGHT, (LINE, WRONG))
+    assert changed_task(RIGHT, text) == 3 and changed_task(RIGHT, RIGHT) is None
+    assert changed_task(RIGHT, "import os\n" + RIGHT) is None and changed_task(STUB, RIGHT) is None
+    assert changed_task(RIGHT, "") is None and set(TASKS) == {1, 2, 3, 4, 5}
+
+
+def test_signature_and_settled(tmp_path):
+    path = tmp_path / "lab.py"
+    assert signature(path) is None and settled(path) is None
+    path.write_text("x = (", "utf-8")
+    assert settled(path) == "x = (" == read_source(path)[0] and signature(path)[1] == 5

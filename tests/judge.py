@@ -1,0 +1,187 @@
+"""Run the tests of some tasks inside this process; for watch.py and notebook.py.
+
+The tests, their time limit and their messages are those of `python -m pytest`: this is pytest,
+with a plugin that listens.
+"""
+
+import contextlib
+import gc
+import importlib
+import io
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch, as in conftest.py
+
+from tests.labfile import ROOT, TASKS, ascii_line, task_state
+from tests.limits import SECONDS
+
+# Without what only costs time here: the cache, log records, a search for garbage at the end.
+OFF = ("cacheprovider", "faulthandler", "logging", "unraisableexception", "threadexception")
+OPTIONS = ["--rootdir", str(ROOT), "-o", "addopts=", "-rN", "--disable-warnings", "--capture=sys"]
+OPTIONS += [text for name in OFF for text in ("-p", f"no:{name}")]
+
+
+class Verdict(NamedTuple):
+    """What can be said of one task.
+
+    kind: "passed", "failed", "unwritten", "missing", "broken", or "written" (not tested).
+    progress: a few words, such as "3 of 9 tests fail".
+    test: the name of the first test that failed, or "".
+    message: what that test says, or why the task cannot be tested, or "".
+    printed: what the student's code printed during that test.
+    """
+
+    number: int
+    kind: str
+    progress: str
+    test: str = ""
+    message: str = ""
+    printed: str = ""
+
+    def lines(self):
+        """Return what to show of a task that does not pass: its message and what it printed."""
+        lines = [self.test] * bool(self.test) + self.message.split("\n")
+        if self.kind == "unwritten":
+            lines.append(f"Read: chapter.md section {TASKS[self.number].section}")
+        if printed := self.printed.expandtabs(4).rstrip():
+            last = printed.split("\n")[-8:]
+            lines += ["", "your code printed", *(f"    {line[:96]}" for line in last)]
+        # What a terminal cannot show, or what would move its cursor, is written as in Python.
+        return [re.sub("[^ -~]", lambda match: ascii(match[0])[1:-1], line) for line in lines]
+
+
+class JudgeError(Exception):
+    """Why no test could be run, in a line or two."""
+
+
+def judge(path, numbers, tell=lambda verdict: None, limit=SECONDS):
+    """Run the tests of some tasks on a lab file.
+
+    Args:
+        path: the lab file.
+        numbers: the tasks to test, in this order.
+        tell: called with the Verdict of each task when the last of its tests is done.
+        limit: seconds for each test.
+
+    Returns: (verdicts, notes): task -> Verdict, for all five tasks, and lines about what failed
+    while the file was loaded.
+
+    Raises:
+        JudgeError: the tests did not start.
+        FileNotFoundError: no such file.
+        KeyboardInterrupt: Ctrl-C, or the kernel's interrupt.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no lab file {path}")
+    listener = _Listener(tell)
+    code, output = run_pytest(
+        [f"--lab={os.path.abspath(path)}", f"--limit={limit}", *map(_tests_of, numbers)],
+        [listener],
+    )
+    if code == 2 and not listener.broken:
+        raise KeyboardInterrupt
+    if code not in (0, 1) or listener.broken:
+        lines = listener.broken or [line for line in output.splitlines() if line.strip()]
+        raise JudgeError("\n".join(ascii_line(line) for line in lines[-3:]))
+    return listener.verdicts, listener.notes
+
+
+def warm_up():
+    """Import all that a run needs, so that a later one (in a forked child) is quick.
+
+    The student's file is not touched, and no gradient is computed: a process in which autograd
+    ran must not be forked.
+    """
+    import torch
+
+    torch.optim.SGD([torch.zeros(1)], 0.1)  # the first optimizer imports a second's worth
+    stubs = Path(__file__).with_name("stubs.txt")
+    code, output = run_pytest(
+        ["--collect-only", f"--lab={stubs}", *map(_tests_of, TASKS)], []
+    )
+    if code:
+        raise JudgeError(ascii_line(output or f"pytest ended with {code}", 500))
+    gc.collect()
+    gc.freeze()
+
+
+def run_pytest(options, plugins):
+    """Run pytest in this process; return (exit code, what it printed)."""
+    import pytest
+
+    output, environ = io.StringIO(), dict(os.environ)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            code = int(pytest.main([*OPTIONS, *options], plugins=plugins))
+    finally:
+        for name in ("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "PYTEST_ADDOPTS"):
+            os.environ.pop(name, None)
+            if name in environ:
+                os.environ[name] = environ[name]
+    return code, output.getvalue()
+
+
+def _tests_of(n):
+    return str(ROOT / "tests" / f"test_task{n}_{TASKS[n].name}.py")
+
+
+class _Listener:
+    """A plugin of pytest that makes verdicts of the reports."""
+
+    def __init__(self, tell):
+        self.tell, self.verdicts, self.notes, self.broken = tell, {}, [], []
+        self.first = {}  # task -> the first report of a failure
+        self.now = None  # the task whose tests are running
+
+    def pytest_configure(self, config):
+        # By this name pytest has imported it; a plain import would come too early.
+        self.config, self.frame = config, importlib.import_module("tests.conftest")
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.broken.append(str(report.longrepr))
+
+    def pytest_runtest_logreport(self, report):
+        n = int(os.path.basename(report.nodeid.split("::")[0])[len("test_task")])
+        if n != self.now:
+            self._finish()
+            self.now = n
+        if report.failed:
+            self.first.setdefault(n, report)
+
+    def pytest_sessionfinish(self):
+        self._finish()
+        for n in TASKS:
+            if n not in self.verdicts:
+                self.verdicts[n] = self._verdict(n)
+        lab, states, ran = self._seen()
+        self.notes = self.frame.load_notes(lab, states, ran)
+
+    def _finish(self):
+        if self.now is not None:
+            self.verdicts[self.now] = self._verdict(self.now)
+            self.tell(self.verdicts[self.now])
+
+    def _seen(self):
+        lab = self.frame.get_lab(self.config)
+        outcomes = self.config.stash[self.frame.OUTCOMES]
+        ran = {n: list(outcomes[n].values()) for n in TASKS}
+        return lab, {n: task_state(lab, n) for n in TASKS}, ran
+
+    def _verdict(self, n):
+        _, states, ran = self._seen()
+        words = self.frame.progress(self.config, n, states[n], ran[n])
+        if states[n].kind != "written":
+            return Verdict(n, states[n].kind, words, "", states[n].text)
+        if not ran[n]:
+            return Verdict(n, "written", words)
+        if n not in self.first:
+            return Verdict(n, "passed", words)
+        report = self.first[n]
+        test = report.nodeid.split("::")[-1]
+        return Verdict(n, "failed", words, test, str(report.longrepr), report.capstdout)

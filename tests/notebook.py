@@ -1,0 +1,163 @@
+"""Judge your file from a notebook.
+
+    import sys; sys.path.insert(0, "..")     # the folder above notebooks/
+    from tests.notebook import check
+    check("task1")
+
+reads lab15_grpo.py anew, runs the tests of task 1 in this kernel and shows what
+`python -m pytest -q -k task1` says. check("task1", hints=1) shows a hint, too.
+"""
+
+import contextlib
+import html
+import os
+import random
+import sys
+from pathlib import Path
+
+from tests import hints as texts
+from tests.judge import JudgeError, judge
+from tests.labfile import DEFAULT_LAB, NUMBER_OF, TASKS, ascii_line
+from tests.limits import SECONDS
+
+_failures = {}  # file -> task -> failures in a row, in this kernel
+
+
+def check(task=None, lab=None, hints=0, limit=SECONDS):
+    """Judge one task, or all five, and show the verdict.
+
+    Args:
+        task: "task1", 1 or "sample_group"; None: all five.
+        lab: another file than lab15_grpo.py.
+        hints: how many hints to show, 0 to 3.
+        limit: seconds after which a test is stopped.
+    """
+    _show(report(task, lab, hints, limit))
+
+
+def report(task=None, lab=None, hints=0, limit=SECONDS):
+    """Do what check does; return a Report instead of showing it."""
+    path = Path(DEFAULT_LAB if lab is None else os.path.expanduser(lab)).absolute()
+    try:
+        numbers = list(TASKS) if task is None else [_number(task)]
+        with _as_it_was():
+            verdicts, notes = judge(path, numbers, limit=limit)
+    except KeyboardInterrupt:
+        return Report("stopped by an interrupt", [])
+    except (JudgeError, FileNotFoundError, ValueError) as error:
+        return Report(ascii_line(error, 500), [])
+    except SystemExit:
+        return Report("the run was ended by sys.exit()", [])
+    chosen = [verdicts[n] for n in numbers]
+    shown = next((v for v in chosen if v.kind != "passed"), chosen[0])
+    lines = _lines(shown, path) + notes
+    failed_again = texts.count(
+        _failures.setdefault(str(path), {}), shown.number, shown.kind != "passed"
+    )
+    if hints:
+        lines += ["", *texts.hint_lines(shown.number, hints, "hints=")]
+    elif failed_again:
+        lines += ["", f'Stuck? There are hints:  check("task{shown.number}", hints=1)']
+    return Report(_headline(chosen, shown), lines, chosen)
+
+
+def _number(task):
+    """Return the number that "task2", "2", 2 or "group_advantages" stands for."""
+    words = str(task).strip().lower()
+    number = NUMBER_OF.get(words) or words.removeprefix("task").strip()
+    if str(number) in map(str, TASKS):
+        return int(number)
+    raise ValueError(f'there is no task {task!r}; say check("task1") to check("task5")')
+
+
+def _headline(chosen, shown):
+    if len(chosen) > 1 and shown.kind == "passed":
+        return "all five tasks passed"
+    return f"task{shown.number} {TASKS[shown.number].name}: {shown.progress}"
+
+
+def _lines(verdict, path):
+    """Return the lines below the headline."""
+    n, lines = verdict.number, []
+    if _typed_here(verdict, path):
+        name = TASKS[n].name
+        lines += [f"Your {name} is in the notebook, but the tests read {path.name}:",
+                  "put it there, save the file, and run this cell again."]
+    elif verdict.kind != "passed":
+        lines += verdict.lines()
+    return lines
+
+
+def _typed_here(verdict, path):
+    """Return whether the task's function was defined in a cell and not in the file."""
+    if verdict.kind not in ("unwritten", "missing"):
+        return False
+    function = getattr(sys.modules["__main__"], TASKS[verdict.number].name, None)
+    code = getattr(function, "__code__", None)
+    # Imported from the file it is none of the notebook's.
+    return code is not None and function.__module__ == "__main__" and (
+        Path(code.co_filename) != path)
+
+
+@contextlib.contextmanager
+def _as_it_was():
+    """Put back what the tests set in this process: seeds, threads, defaults of PyTorch."""
+    import torch
+
+    modules, path = set(sys.modules), list(sys.path)
+    state = random.getstate(), torch.get_rng_state(), torch.get_num_threads()
+    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    numpy = sys.modules.get("numpy")
+    numpy_state = numpy and numpy.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(state[0])
+        torch.set_rng_state(state[1])
+        torch.set_num_threads(state[2])
+        torch.set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
+        if numpy:
+            numpy.random.set_state(numpy_state)
+        sys.path[:] = path
+        for name in set(sys.modules) - modules:
+            if name.startswith("lab15_under_test_"):
+                del sys.modules[name]
+
+
+class Report:
+    """A verdict that a notebook shows as HTML and everything else as text.
+
+    Args:
+        headline: the verdict, one line.
+        lines: what belongs to it.
+        verdicts: those of the tasks that were judged.
+    """
+
+    def __init__(self, headline, lines, verdicts=()):
+        self.headline, self.lines, self.verdicts = headline, lines, list(verdicts)
+
+    def __repr__(self):
+        rows = [f"task{v.number} {TASKS[v.number].name:<18}{v.progress}" for v in self.verdicts]
+        rows = rows if len(rows) > 1 else []
+        return "\n".join([self.headline, *rows, *[""] * bool(self.lines), *self.lines])
+
+    def _repr_html_(self):
+        head, *rest = repr(self).split("\n")
+        body = html.escape("\n".join(rest).strip("\n"))
+        body = f"<pre>{body}</pre>" if body else ""
+        return (f'<div style="border-left: 4px solid; padding-left: 1em">'
+                f"<strong>{html.escape(head)}</strong>{body}</div>")
+
+
+def _show(shown):
+    """Display in a notebook or in IPython; print elsewhere."""
+    try:
+        from IPython import get_ipython
+        from IPython.display import display
+    except ImportError:
+        get_ipython = display = None
+    if get_ipython and get_ipython() is not None:
+        display(shown)
+    else:
+        print(shown)
