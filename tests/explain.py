@@ -38,9 +38,10 @@ class Mistake(NamedTuple):
 
 GENERAL = {
     "any.none": ("the function returned None: is a `return` missing, or on a branch only?", None),
-    "any.type": ("the value has another type than the docstring says under Returns.", None),
-    "any.shape": ("the shape is not the one the docstring says under Returns.", None),
+    "any.type": ("the value has another type than the docstring says.", None),
+    "any.shape": ("the shape is not the one that the docstring says.", None),
     "any.dtype": ("the tensor does not hold floating-point numbers.", None),
+    "any.half": ("float16 and bfloat16 keep too few digits: compute in float32.", None),
     "any.nan": ("NaN: a 0/0, an inf - inf, or the log or root of a negative number.", None),
 }
 
@@ -224,11 +225,17 @@ def compare(call, expected, yours, guesses=(), atol=1e-4, rtol=1e-4, order=(), k
     pairs = list(zip(right, got))
     if found is None and any(math.isnan(x) for x in got):
         found = "any.nan"
+    if found is None and _is_half(yours) and same(yours, expected, 2e-2, 2e-2):
+        found = "any.half"
     index = next(i for i, (a, b) in enumerate(pairs) if not _near(b, a, atol, rtol))
     digits = 4 if number(pairs[index][0]) != number(pairs[index][1]) else 7
     where = _place(index, _shape(_values(expected)))
     room = ROOM - len(where)
     fail(call, show(expected, digits, index, room), show(yours, digits, index, room) + where, found)
+
+
+def _is_half(x):
+    return isinstance(x, torch.Tensor) and x.dtype in (torch.float16, torch.bfloat16)
 
 
 def _place(index, shape):

@@ -19,6 +19,10 @@ TASK1 = {
         "as an item of the list."
     ),
     "wrong_count": "every prompt was sampled equally often, but not G times.",
+    "duplicates": (
+        "a prompt that stands in the list twice got only one group of G responses; every place "
+        "in the list has a group of its own."
+    ),
     "other_order": "these are the right prompts in another order than the docstring says.",
     "keys": "the docstring names the keys of the dict: out, responses, rewards.",
     "out_changed": "the value under out must be the dict of sample as it is, with all its keys.",
@@ -65,6 +69,7 @@ TASK1 = {
     "model": "sample was called with another model than the one that was given.",
     "lists_changed": "the caller's lists were changed in place; build new lists instead.",
     "eval_mode": "the model came in training mode and was left in eval mode.",
+    "grad_off": "gradients were switched off for the whole program, and not on again.",
     "seed": (
         "the state of the global random generator was set inside the function, so every "
         "iteration would draw the same samples. The caller seeds, once."
@@ -92,6 +97,10 @@ TASK5 = {
     "adv_eps": "group_advantages got another eps than its default.",
     "scale_std": "group_advantages did not get cfg.scale_std.",
     "no_loss": "grpo_loss was not called; step 4 of the docstring.",
+    "skips_no_signal": (
+        "nothing is learned where no group carries a signal. The KL term still pulls: the inner "
+        "steps are done all the same."
+    ),
     "logp_old_swapped": (
         "old_logp carries a gradient and logp none: are the first two arguments swapped?"
     ),
@@ -122,6 +131,10 @@ TASK5 = {
         "old_logp was computed again after the policy had changed. It belongs to the policy that "
         "sampled and stays fixed for all inner steps; otherwise the ratio is always 1."
     ),
+    "old_moves_on": (
+        "old_logp is that of an earlier inner step. It belongs to the policy that sampled and "
+        "stays fixed for all inner steps."
+    ),
     "old_from_ref": "old_logp was computed with ref; it belongs to the policy that sampled.",
     "ref_from_policy": "ref_logp was computed with the policy, so the KL term sees no distance.",
     "adv_negated": "the advantages have the wrong sign: grpo_loss is already negated.",
@@ -141,6 +154,14 @@ TASK5 = {
         "the loss was computed once and used again: every inner step needs a new logp and a new "
         "loss, because the policy has changed."
     ),
+    "extra_loss": (
+        "opt stepped as often as it should, but grpo_loss was called once more or oftener. Only "
+        "the inner steps call it; what is reported comes from the last of them."
+    ),
+    "some_responses": (
+        "grpo_loss gets the log-probs as sequence_logprobs returns them: all tokens of all P*G "
+        "responses, in every inner step."
+    ),
     "inner_steps": "the number of inner steps is not cfg.inner_steps.",
     "no_step": "opt never stepped, so nothing is learned.",
     "other_optimizer": (
@@ -153,7 +174,8 @@ TASK5 = {
         "opt stepped before backward had filled the gradient of this inner step."
     ),
     "zeroed_before_step": (
-        "backward ran, but the gradient was empty when opt stepped: it was zeroed in between."
+        "backward ran, but nothing of the gradient was left when opt stepped: it was zeroed, or "
+        "scaled down to 0, in between."
     ),
     "no_gradient": (
         "no gradient ever reached the policy: backward was not called, or the loss was cut off "
@@ -222,8 +244,10 @@ TASK5 = {
         "the whole distribution."
     ),
     "entropy_sampled_term": "only the sampled token's own term of the entropy is counted.",
+    "ref_unfrozen": "the reference model came frozen and can be trained now; leave it frozen.",
     "ref_changed": "the reference model changed; it stays as it was after SFT.",
     "lists_changed": "the caller's lists were changed in place.",
+    "grad_off": "gradients were switched off for the whole program, and not on again.",
     "cfg_changed": "cfg was changed; the next call needs it as it was.",
     "lr_changed": "the learning rate of opt was changed.",
     "eval_mode": "the policy came in training mode and was left in eval mode.",

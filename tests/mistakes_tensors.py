@@ -32,6 +32,10 @@ TASK2 = {
         "a (P,) tensor of group means or stds was combined with the (P, G) rewards: it runs along "
         "the wrong axis, or does not fit. Its shape should be (P, 1)."
     ),
+    "tiled": (
+        "the groups' means or stds stand in the order a b c a b c ...; each must stand beside the "
+        "rewards of its own group: a a ... b b ... c c ..."
+    ),
     "not_centred": "the group mean is not subtracted from the rewards.",
     "raw_rewards": "these are the rewards themselves.",
     "sign": "every sign is reversed: a response above the group's mean has a positive advantage.",
@@ -51,7 +55,7 @@ TASK2 = {
     "twice": "the result was normalised a second time, over the whole batch.",
     "zeros": "every number is 0, whatever the rewards are.",
     "factor": "every number is off by the same factor of 2.",
-    "clamped": "the result was clamped to -1 .. 1; nothing in the formula does that.",
+    "clamped": "the result was clamped to a range; nothing in the formula does that.",
     "cancellation": (
         "right for small rewards, wrong for rewards near 1000: a difference of two large squares "
         "loses its digits in float32. Subtract the mean before you square."
@@ -87,6 +91,10 @@ TASK2 = {
         "right when all arguments are given, wrong with the defaults: scale_std=True and eps=1e-4 "
         "are the defaults of the docstring's signature."
     ),
+    "positions": (
+        "right when the arguments are given by name, wrong by position: keep their order as in "
+        "the docstring's signature."
+    ),
 }
 
 TASK3 = {
@@ -102,6 +110,10 @@ TASK3 = {
     "exp_sign": "the two terms use d with opposite signs; d is the same in both.",
     "other_exp": "the ratio is exp(d); another function stands in its place.",
     "not_ratio": "a difference of probabilities is taken where their ratio belongs.",
+    "logs_divided": (
+        "the log-probs are divided by each other; the log of a ratio is a difference of logs."
+    ),
+    "other_k3": "this is r*log(r) - r + 1 with r = pi_ref/pi_theta, another estimator than k3.",
     "added": "logp and ref_logp are added; d is a difference.",
     "exp_missing": "the ratio pi_ref/pi_theta is missing: d itself stands in its place.",
     "negated": "every sign is reversed: k3 is never negative.",
@@ -114,7 +126,10 @@ TASK3 = {
     "detached": "right values, but no gradient reaches logp.",
     "exp_detached": "right values, wrong gradient: the ratio is cut off from the gradient.",
     "d_detached": "right values, wrong gradient: the term -d is cut off from the gradient.",
-    "times_rho": "right values, wrong gradient: k3 is multiplied with a ratio that equals 1.",
+    "times_rho": (
+        "right values, but the gradient of k2 = d*d/2. It also comes out where k3 is multiplied "
+        "with a ratio that equals 1."
+    ),
     "clamped": "something is clamped; the formula holds for every d.",
     "zeros": "every number is 0, whatever the log-probs are.",
     "reduced": "a mean or sum was taken; the result must have one number per token, (B, T).",
@@ -139,6 +154,10 @@ TASK4 = {
     "defaults": (
         "right when all arguments are given, wrong with the defaults: clip_eps=0.2 and beta=0.04 "
         "are the defaults of the docstring's signature."
+    ),
+    "positions": (
+        "right when the arguments are given by name, wrong by position: keep their order as in "
+        "the docstring's signature."
     ),
     # the ratio
     "ratio_ref": (
@@ -240,6 +259,7 @@ TASK4 = {
     "stat_clip_one_side": (
         '"clip_frac" sees only one side of the clip range, or only one sign of A.'
     ),
+    "stat_clip_fixed": '"clip_frac" uses a fixed clip range, whatever clip_eps is.',
     "stat_clip_padding": '"clip_frac" counts padding (in its sum or in its count).',
     "stat_clip_rows": '"clip_frac" is a mean of row means; it is a fraction of all real tokens.',
     "stat_clip_count": '"clip_frac" is a number of tokens, not a fraction of the real tokens.',

@@ -15,12 +15,13 @@ it saw, and a linear loss that has nothing to do with the one of Task 4.
 """
 
 import contextlib
+import functools
 import inspect
 import math
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
-from types import ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 
 import torch
 
@@ -92,8 +93,9 @@ def stand_in(lab, **replacements):
     """Replace functions that the student's functions reach, and put them back afterwards.
 
     A name is replaced in the lab module's globals, in the tinylm module that the lab module uses,
-    and wherever the lab module holds the same function under another name, so `sample(...)`,
-    `tinylm.sample(...)` and `from tinylm import sample as draw` are all seen.
+    and wherever the lab module holds the same function under another name, in a functools.partial
+    or as the default of an argument, so `sample(...)`, `tinylm.sample(...)` and
+    `from tinylm import sample as draw` are all seen.
 
     Args:
         lab: the module of the student's file.
@@ -110,24 +112,38 @@ def stand_in(lab, **replacements):
             _replace(lab, name, recorder, undo)
         yield seen
     finally:
-        for namespace, key, had, value in reversed(undo):
-            if had:
-                namespace[key] = value
-            else:
-                namespace.pop(key, None)
+        for put_back in reversed(undo):
+            put_back()
 
 
 def _replace(lab, name, new, undo):
-    """Put `new` everywhere the lab module can reach `name`; append how to undo it to `undo`."""
+    """Put `new` everywhere the lab module can reach `name`; append what undoes it to `undo`."""
     spaces = [vars(module) for module in _backends(lab) if name in vars(module)]
     originals = [space[name] for space in [vars(lab), *spaces] if name in space]
-    places = [(vars(lab), name)] + [(space, name) for space in spaces]
+
+    def swap(value):
+        return new if any(value is original for original in originals) else value
+
     for key, value in list(vars(lab).items()):
-        if key != name and any(value is original for original in originals):
-            places.append((vars(lab), key))
-    for space, key in places:
-        undo.append((space, key, key in space, space.get(key)))
-        space[key] = new
+        if isinstance(value, functools.partial):
+            partial = functools.partial(swap(value.func), *value.args, **value.keywords)
+            _put(vars(lab), key, partial, undo)
+        elif isinstance(value, FunctionType):
+            undo.append(functools.partial(setattr, value, "__defaults__", value.__defaults__))
+            value.__defaults__ = value.__defaults__ and tuple(map(swap, value.__defaults__))
+        if swap(value) is new:
+            _put(vars(lab), key, new, undo)
+    for space in [vars(lab), *spaces]:
+        _put(space, name, new, undo)
+
+
+def _put(space, key, value, undo):
+    """Set space[key]; append what undoes it to `undo`."""
+    if key in space:
+        undo.append(functools.partial(space.__setitem__, key, space[key]))
+    else:
+        undo.append(functools.partial(space.pop, key, None))
+    space[key] = value
 
 
 def _backends(lab):
@@ -234,16 +250,18 @@ class WatchedSGD(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        """Do a step and write down what there was to see."""
+        """Do a step, write down what there was to see, return what the closure returned."""
+        loss = None
         if closure is not None:
             with torch.enable_grad():
-                closure()
+                loss = closure()
         grad = self.policy.flat_grad()
         for p in self.param_groups[0]["params"]:
             if p.grad is not None:
                 p -= self.param_groups[0]["lr"] * p.grad
         seen = (self.losses(), self.backwards, self.arrived)
         self.steps.append(Step(grad, self.policy.flat(), *seen))
+        return loss
 
 
 def linear_loss(logp, old_logp, ref_logp, adv, mask, clip_eps, beta):

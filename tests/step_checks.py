@@ -16,6 +16,7 @@ import tinylm
 from . import oracle_step as oracle
 from .explain import cause, compare, fail, same
 from .standin import Bigram, WatchedSGD, attempt, linear_loss, linear_weights, stand_in
+from .suspects_step import wrong_gradients
 
 G = 3
 PROMPTS = ["1+2=", "4+4=", "10+2=", "3+5=", "20+9=", "7+1="]  # P = 6, P*G = 18 rows
@@ -78,11 +79,10 @@ def run(lab, rewards=REWARDS, adv=None, ref_grad=False, **fields):
     values = {"G": G, "temperature": 0.7, "scale_std": False, "clip_eps": 0.3, "beta": 0.5}
     values |= {"inner_steps": 2, "max_grad_norm": 1e6, "lr": 0.02} | fields
     policy, ref = Bigram(V, 0.0), Bigram(V, 0.4).requires_grad_(ref_grad)
-    done = SimpleNamespace(policy=policy, ref=ref, rewards=rewards, thetas=[], values=values)
-    done.adv = adv or advantages(rewards)
+    done = SimpleNamespace(policy=policy, ref=ref, rewards=rewards, values=values)
+    done.adv, done.thetas, done.losses, done.given = adv or advantages(rewards), [], [], []
     done.start, done.ref_start = policy.flat(), ref.flat()
     done.prompts, done.answers, done.cfg = list(PROMPTS), list(ANSWERS), _config(lab, values)
-    done.losses, done.given = [], []  # numbers of every loss, rewards of every group_advantages
     shown = ", ".join(f"{k}={values[k]}" for k in {"G": 0, "inner_steps": 0} | fields)
     done.call = f"grpo_step(policy, ref, opt, prompts, answers, cfg), cfg with {shown}"
 
@@ -110,6 +110,10 @@ def run(lab, rewards=REWARDS, adv=None, ref_grad=False, **fields):
         done.result, error = attempt(lab.grpo_step, *args)
     if error:
         _explain(done, error)
+    if not done.seen.sample_group.calls:  # everything that follows would look wrong, too
+        check_sampling(done)
+    if not done.losses:
+        check_loss_arguments(done)
     return done
 
 
@@ -128,9 +132,11 @@ def _explain(done, error):
             if failure.mistake:
                 raise
     if "backward through the graph a second time" in str(error):
-        call = f"{done.call}: calls of grpo_loss"
-        yours = f"{len(done.losses)}, where inner step {len(done.opt.steps) + 1} had begun"
-        fail(call, "one in every inner step", yours, "task5.loss_once")
+        own = len(done.losses) > len(done.opt.steps)  # does this inner step have its own loss?
+        right = "one loss and one backward in every inner step"
+        yours = f"in inner step {len(done.opt.steps) + 1}: losses so far {len(done.losses)}"
+        yours += ", backward once more" * own
+        fail(done.call, right, yours, "task5.backward_twice" if own else "task5.loss_once")
     raise error
 
 
@@ -193,7 +199,10 @@ def check_loss_arguments(done, error=None):
     """Fail unless every call of grpo_loss got the right seven arguments."""
     calls = done.seen.grpo_loss.calls
     if not calls and not error:
-        fail(f"{done.call}: calls of grpo_loss", "at least one", "none", "task5.no_loss")
+        mistake = "task5.no_loss" if any(done.adv) else "task5.skips_no_signal"
+        fail(f"{done.call}: calls of grpo_loss", "at least one", "none", mistake)
+    if not error and len(calls) > done.values["inner_steps"]:
+        check_steps(done)  # which call belongs to which inner step is anyone's guess
     for k, args in enumerate(c.args for c in calls):
         call = f"{done.call}: grpo_loss in inner step {k + 1}"
         _check_shapes(call, args)
@@ -239,6 +248,7 @@ def _check_shapes(call, args):
         tensors = all(isinstance(got[n], tuple) for n in names)
         yours = ", ".join(f"{n} {str(got[n])[:40]}" for n in names)
         mistake = "any.shape" if tensors else "any.type"
+        mistake = "task5.some_responses" if "logp" in names and tensors else mistake
         fail(call, ", ".join(f"{n} {right[n]}" for n in names), yours, mistake)
 
 
@@ -273,9 +283,11 @@ def _check_logprobs(call, done, k, args):
         fail(call, "old_logp, then ref_logp", "ref_logp, then old_logp", "task5.old_ref_swapped")
     changed = done.ref.flat() != done.ref_start
     from_policy = "task5.ref_changed" if changed else "task5.ref_from_policy"
+    later = [oracle.logprobs(theta, V, ROLLOUT) for theta in done.thetas[1:k]]
+    lagging = [("task5.old_moves_on", logp) for logp in later]
     guesses = {
         "logp": [("task5.logp_once", start), ("task5.logp_of_ref", ref)],
-        "old_logp": [("task5.old_recomputed", now), ("task5.old_from_ref", ref)],
+        "old_logp": [("task5.old_recomputed", now), ("task5.old_from_ref", ref), *lagging],
         "ref_logp": [(from_policy, start), (from_policy, now)],
     }
     for name, value in {"logp": now, "old_logp": start, "ref_logp": ref}.items():
@@ -291,6 +303,8 @@ def check_steps(done):
     if losses != n:
         mistake = "task5.one_inner_step" if losses == 1 else "task5.inner_steps"
         mistake = "task5.loss_once" if losses == 1 < len(steps) else mistake
+        if len(steps) == n < losses:
+            mistake = "task5.extra_loss"
         fail(f"{done.call}: calls of grpo_loss", str(n), str(losses), mistake)
     call = f"{done.call}: steps of opt"
     if not steps:
@@ -312,10 +326,11 @@ def check_gradients(done):
     limit, before = done.values["max_grad_norm"], None
     for k, step in enumerate(done.opt.steps):
         args = done.seen.grpo_loss.calls[k].args
+        _check_shapes(f"{done.call}: grpo_loss in inner step {k + 1}", args)
         weights = linear_weights(*(args[name] for name in LOSS_ARGS[3:]))
         raw = oracle.gradient(done.thetas[k], V, ROLLOUT, weights)
         right = oracle.clip_norm(raw, limit)
-        guesses = _wrong_gradients(raw, before, limit, done.values["inner_steps"])
+        guesses = wrong_gradients(raw, V, before, limit, done.values["inner_steps"])
         if not any(step.grad):
             mistake = "task5.zeroed_before_step" if done.opt.backwards else "task5.no_gradient"
             lost = step.arrived or not done.opt.backwards
@@ -325,31 +340,9 @@ def check_gradients(done):
         before = step.grad
 
 
-def _wrong_gradients(raw, before, limit, n):
-    """Return (mistake id, gradient) of the known mistakes in one inner step."""
-    size, clip = oracle.norm(raw), oracle.clip_norm
-    theta, bias = raw[:-V], raw[-V:]
-    wrong = [
-        ("task5.not_clipped", raw),
-        ("task5.clip_constant", clip(raw, 1.0)),
-        ("task5.clip_value", [max(-limit, min(limit, x)) for x in raw]),
-        ("task5.clip_largest", [x * min(1.0, limit / max(map(abs, raw))) for x in raw]),
-        ("task5.clip_per_parameter", clip(theta, limit) + clip(bias, limit)),
-        ("task5.clip_some", clip(theta, limit) + bias),
-        ("task5.clip_some", theta + clip(bias, limit)),
-        ("task5.clip_always", [x * limit / size for x in raw]),
-        ("task5.ascent", clip([-x for x in raw], limit)),
-        ("task5.backward_twice", clip([2 * x for x in raw], limit)),
-        ("task5.loss_divided", clip([x / n for x in raw], limit)),
-    ]
-    if before is not None:
-        total = [x + y for x, y in zip(raw, before, strict=True)]
-        wrong.append(("task5.no_zero_grad", clip(total, limit)))
-    return wrong
-
-
 def _fail_gradient(done, k, right, got, guesses):
     """Fail with the norms of the two gradients, or with their numbers where the norms agree."""
+    check_loss_arguments(done)  # wrong ones are the cause, not what follows from them
     size = oracle.norm(right)
     mistake = cause(right, got, guesses, atol=1e-4 * size, rtol=1e-3)
     if not any(same(got, guess, 1e-4 * size, 1e-3) for _, guess in guesses):

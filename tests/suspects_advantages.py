@@ -69,6 +69,17 @@ def _row_k(group, r, k):
     return r[k * G : k * G + G]
 
 
+def _tiled(function):
+    """The groups' numbers laid out a b c a b c ... instead of a a ... b b ... c c ..."""
+
+    def stage(group, r, k, i):
+        G = len(group)
+        start = i % (len(r) // G) * G
+        return function(r[start : start + G])
+
+    return stage
+
+
 def _centred(group, r):
     G = len(group)
     groups = [r[start : start + G] for start in range(0, len(r), G)]
@@ -93,6 +104,10 @@ def _strided_rows(result, r, G):
 
 def _by_position(result, r, G):
     return [x for k in range(G) for x in result[k::G]]
+
+
+def _clamped(size):
+    return lambda result, r, G: [min(max(x, -size), size) for x in result]
 
 
 def _again(less):
@@ -146,6 +161,9 @@ TABLE = [
     ("task2.keepdim", _ROW_K_BASE),
     ("task2.keepdim", _ROW_K_SPREAD),
     ("task2.keepdim", _ROW_K_BASE | _ROW_K_SPREAD),
+    ("task2.tiled", {"base": _tiled(mean)}),
+    ("task2.tiled", {"spread": _tiled(std)}),
+    ("task2.tiled", {"base": _tiled(mean), "spread": _tiled(std)}),
     ("task2.swapped_cut", {"cut": _swapped}),
     ("task2.strided_cut", {"cut": _strided}),
     ("task2.strided_cut", {"cut": _strided, "finish": _strided_rows}),
@@ -159,7 +177,7 @@ TABLE = [
     ("task2.factor", {"finish": lambda result, r, G: [x / 2 for x in result]}),
     ("task2.twice", {"finish": _again(0)}),
     ("task2.twice", {"finish": _again(1)}),
-    ("task2.clamped", {"finish": lambda result, r, G: [min(max(x, -1.0), 1.0) for x in result]}),
+    *[("task2.clamped", {"finish": _clamped(size)}) for size in (1.0, 2.0, 3.0, 5.0)],
     ("task2.raw_rewards", {"finish": lambda result, r, G: list(r)}),
     ("task2.not_centred", _base(lambda g, r, k: 0.0)),
     ("task2.not_centred", {"scaled": lambda x, b, s, e: div(x, s + e)}),

@@ -1,6 +1,6 @@
 """The known mistakes of task 3, each one stage of the specification replaced."""
 
-from math import exp, expm1
+from math import exp, expm1, log
 
 from .suspects import mean, nudge
 
@@ -76,6 +76,12 @@ TABLE = [
     ("task3.other_exp", _token(lambda a, still, b: 1 / (1 + exp(a - b)) - (b - a) - 1)),
     ("task3.not_ratio", _token(lambda a, still, b: exp(b) - exp(a))),
     ("task3.not_ratio", _token(lambda a, still, b: exp(b) - exp(a) - (b - a) - 1)),
+    ("task3.logs_divided", _token(lambda a, still, b: b / a - log(b / a) - 1)),
+    ("task3.logs_divided", _token(lambda a, still, b: exp(b / a) - b / a - 1)),
+    ("task3.other_k3", _token(lambda a, still, b: exp(b - a) * (b - a) - exp(b - a) + 1)),
+    ("task3.sign+task3.one_missing", _token(lambda a, still, b: exp(a - b) - (a - b))),
+    ("task3.d_added+task3.one_missing", _token(lambda a, still, b: exp(b - a) + (b - a))),
+    ("task3.d_added+task3.one_added", _token(lambda a, still, b: exp(b - a) + (b - a) + 1)),
     ("task3.added", _token(lambda a, still, b: exp(b + a) - (b + a) - 1)),
     ("task3.exp_missing", _token(lambda a, still, b: (b - a) - (b - a) - 1)),
     ("task3.negated", _token(lambda a, still, b: -(exp(b - a) - (b - a) - 1))),
@@ -91,10 +97,11 @@ TABLE = [
     ("task3.exp_detached", _token(lambda a, still, b: exp(b - still) - (b - a) - 1)),
     ("task3.d_detached", _token(lambda a, still, b: exp(b - a) - (b - still) - 1)),
     ("task3.times_rho", _token(lambda a, still, b: exp(a - still) * (exp(b - a) - (b - a) - 1))),
-    *[("task3.clamped", _clamped(-size, size)) for size in (0.5, 1.0, 2.0)],
+    *[("task3.clamped", _clamped(-size, size)) for size in (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)],
     ("task3.clamped", _clamped(0.0, 99.0)),
     ("task3.clamped", _clamped(-99.0, 0.0)),
     ("task3.clamped", _token(lambda a, still, b: min(exp(b - a) - (b - a) - 1, 1.0))),
+    ("task3.clamped", _token(lambda a, still, b: min(exp(b - a) - (b - a) - 1, 10.0))),
     ("task3.reduced", _everything(mean)),
     ("task3.reduced", _everything(sum)),
     ("task3.reduced", _rows(mean)),

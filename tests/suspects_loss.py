@@ -143,9 +143,9 @@ def _masked_ratio(p, x, i, t):
 
 
 def _along_positions(p, i, t):
-    if len(p.mask) != len(p.mask[i]):
+    if len(p.mask) not in (1, len(p.mask[i])):
         raise ValueError("shapes do not fit")
-    return p.adv[t]
+    return p.adv[t % len(p.adv)]
 
 
 def _standardised(divide):

@@ -48,6 +48,15 @@ def _top(function):
     return {"ratio_max": function}
 
 
+def _ones(p):
+    """The ratios at padding where the mask was multiplied to log(rho)."""
+    return [1.0 for on in everything(p.mask) if not on]
+
+
+def _logs(m, p):
+    return [log(rho) for rho in real(m["rho"], p.mask)]
+
+
 STATS = [
     ("task4.stat_kl_padding", _kl(all_mean)),
     ("task4.stat_kl_padding", _kl(over_T)),
@@ -71,6 +80,7 @@ STATS = [
     ("task4.stat_clip_one_side", _share(lambda rho, un, cl, A, e: rho < 1 - e - 1e-6)),
     ("task4.stat_clip_one_side", _share(lambda rho, un, cl, A, e: cl < un and A > 0)),
     ("task4.stat_clip_one_side", _share(lambda rho, un, cl, A, e: cl < un and A < 0)),
+    ("task4.stat_clip_fixed", _share(lambda rho, un, cl, A, e: (rho - 1) * A > 0.2 * abs(A))),
     ("task4.stat_clip_padding", _counted(all_mean)),
     ("task4.stat_clip_padding", _counted(over_T)),
     ("task4.stat_clip_padding", _counted(lambda c, p: sum(everything(c)) / sum(lengths(p)))),
@@ -79,11 +89,14 @@ STATS = [
     ("task4.stat_clip_count", _counted(lambda c, p: mean(sums(c, p)))),
     ("task4.stat_clip_percent", _counted(lambda c, p: 100 * token_mean(c, p))),
     ("task4.stat_top_padding", _top(lambda m, p: max(everything(m["rho"])))),
+    ("task4.stat_top_padding", _top(lambda m, p: max(real(m["rho"], p.mask) + _ones(p)))),
     ("task4.stat_top_clipped", _top(lambda m, p: max(real(m["cut"], p.mask)))),
+    ("task4.stat_top_clipped", _top(lambda m, p: min(max(real(m["rho"], p.mask)), 1 + p.clip_eps))),
     ("task4.stat_top_min", _top(lambda m, p: min(real(m["rho"], p.mask)))),
     ("task4.stat_top_mean", _top(lambda m, p: token_mean(m["rho"], p))),
     ("task4.stat_top_mean", _top(lambda m, p: per_response(m["rho"], p))),
-    ("task4.stat_top_log", _top(lambda m, p: max(log(r) for r in real(m["rho"], p.mask)))),
+    ("task4.stat_top_log", _top(lambda m, p: max(_logs(m, p)))),
+    ("task4.stat_top_log", _top(lambda m, p: max(_logs(m, p) + [x - 1 for x in _ones(p)]))),
     ("task4.stat_top_log", _top(lambda m, p: max(abs(r - 1) for r in real(m["rho"], p.mask)))),
     ("task4.stat_top_product", _top(lambda m, p: max(real(m["un"], p.mask)))),
     *[

@@ -7,7 +7,7 @@ import torch
 
 import tinylm
 
-from .explain import cause, compare, fail
+from .explain import cause, compare, fail, show
 from .standin import attempt, stand_in
 
 # The prompts differ in length, P differs from G, and among the responses are some that a looser
@@ -52,23 +52,30 @@ def run(lab, prompts=PROMPTS, answers=ANSWERS, size=G, reward=tinylm.reward, **t
     An error in the student's code is raised after the calls were looked at: often the calls show
     the cause where the error shows a consequence.
     """
-    model = tinylm.TinyLM(width=4, layers=1, heads=1)
-    with stand_in(lab, sample=scripted_sample, reward=reward) as seen:
+    model, out = tinylm.TinyLM(width=4, layers=1, heads=1), {}
+
+    def sampler(*args):
+        result = scripted_sample(*args)
+        out.update({k: v.clone() if torch.is_tensor(v) else v for k, v in result.items()})
+        return result
+
+    with stand_in(lab, sample=sampler, reward=reward) as seen:
         args = (model, list(prompts), list(answers), size)
         result, error = attempt(lab.sample_group, *args, **temperature)
     call = call_text(prompts, answers, size)
-    _check_calls(call, seen.sample.calls, [p for p in prompts for _ in range(size)], error)
+    _check_calls(call, seen.sample.calls, prompts, size, error)
     if error:
         raise error
     _check_keys(call, result)
     sampled = seen.sample.calls[0]
     return SimpleNamespace(
-        model=model, result=result, sample=sampled, out=sampled.result, reward=seen.reward.calls
+        model=model, result=result, sample=sampled, out=out, reward=seen.reward.calls
     )
 
 
-def _check_calls(call, calls, right, error):
-    """Fail unless sample was called once, with the prompts `right`."""
+def _check_calls(call, calls, prompts, size, error):
+    """Fail unless sample was called once, with every prompt `size` times in a row."""
+    right = [prompt for prompt in prompts for _ in range(size)]
     seen = [_texts(c.args["prompts"]) for c in calls]
     if seen == [right] or (error and (not seen or seen[-1] is None)):
         return  # the error says it best
@@ -76,10 +83,10 @@ def _check_calls(call, calls, right, error):
     if not calls:
         fail(call, expected, "no call of sample", "task1.not_called")
     if len(calls) > 1:
-        sizes = " + ".join(str(len(prompts or [])) for prompts in seen)
+        sizes = " + ".join(str(len(texts or [])) for texts in seen)
         fail(call, expected, f"{len(calls)} calls of sample, {sizes} prompts", "task1.many_calls")
     yours = f"one call of sample, {len(seen[0])} prompts: {' '.join(map(str, seen[0]))}"
-    fail(call, expected, yours, _order_mistake(right, seen[0]))
+    fail(call, expected, yours, _order_mistake(prompts, size, seen[0]))
 
 
 def _texts(prompts):
@@ -90,18 +97,18 @@ def _texts(prompts):
     return texts if all(isinstance(text, str) for text in texts) else None
 
 
-def _order_mistake(right, seen):
-    """Return the id of the known mistake that shows `seen` to sample in place of `right`."""
-    once = list(dict.fromkeys(right))
-    size, times = len(right) // len(once), max(len(seen) // len(once), 1)
+def _order_mistake(prompts, size, seen):
+    """Return the id of the known mistake that gives `seen` to sample."""
+    times = max(len(seen or []) // len(prompts), 1)
     known = {
-        "task1.not_repeated": once,
-        "task1.prompts_tiled": once * size,
-        "task1.string_repeated": [prompt * size for prompt in once],
-        "task1.wrong_count": [prompt for prompt in once for _ in range(times)],
+        "task1.not_repeated": prompts,
+        "task1.prompts_tiled": prompts * size,
+        "task1.string_repeated": [prompt * size for prompt in prompts],
+        "task1.wrong_count": [prompt for prompt in prompts for _ in range(times)],
+        "task1.duplicates": [prompt for prompt in dict.fromkeys(prompts) for _ in range(size)],
     }
     found = [name for name, value in known.items() if value == seen]
-    if not found and sorted(seen) == sorted(right):
+    if not found and seen and sorted(seen) == sorted(prompts * size):
         found = ["task1.other_order"]
     return found[0] if found else None
 
@@ -201,6 +208,12 @@ def test_task1_scores_with_the_reward_of_tinylm(lab):
     _check_rewards(call, right, got, guesses)
 
 
+def _identical(a, b):
+    if torch.is_tensor(a) and torch.is_tensor(b):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    return type(a) is type(b) and a == b
+
+
 def test_task1_returns_the_dict_of_sample(lab):
     """The value under "out" is what sample returned, so that Task 5 can go on with it."""
     done = run(lab)
@@ -210,14 +223,16 @@ def test_task1_returns_the_dict_of_sample(lab):
     for key, value in done.out.items():
         if key not in got:
             fail(call, f"a key {key!r}", f"the keys {', '.join(got)}", "task1.out_changed")
-        same = torch.equal(got[key], value) if torch.is_tensor(value) else got[key] == value
-        if not same:
-            fail(f"{call}[{key!r}]", value, got[key], "task1.out_changed")
+        if not _identical(value, got[key]):
+            right, yours = (f"{getattr(x, 'dtype', '')} {show(x)}" for x in (value, got[key]))
+            fail(f"{call}[{key!r}]", right, yours, "task1.out_changed")
     if got["mask"].is_inference():
         fail(call, "ordinary tensors", "tensors of torch.inference_mode", "task1.inference_mode")
 
 
-@pytest.mark.parametrize("given, right", [({"temperature": 0.7}, 0.7), ({}, 1.0)])
+@pytest.mark.parametrize(
+    "given, right", [({"temperature": 0.7}, 0.7), ({"temperature": 1.6}, 1.6), ({}, 1.0)]
+)
 def test_task1_passes_the_temperature_on(lab, given, right):
     """The temperature reaches sample; without one it is 1.0."""
     args = run(lab, size=3, **given).sample.args
@@ -244,14 +259,27 @@ def test_task1_works_for_other_sizes(lab, P, size):
     _check_rewards(f"{call}: rewards", scores, done.result["rewards"], size=size)
 
 
+def test_task1_keeps_a_prompt_that_comes_twice(lab):
+    """Every place in the list has its own group: make_batch may draw the same problem again."""
+    prompts, answers = [PROMPTS[i] for i in (1, 0, 1)], [ANSWERS[i] for i in (1, 0, 1)]
+    done = run(lab, prompts, answers)
+    right = [text for p in prompts for text in SCRIPT[p]]
+    call = call_text(prompts, answers)
+    _check_rows(f"{call}: responses", right, done.result["responses"])
+    scores = [float(text == answers[i // G]) for i, text in enumerate(right)]
+    _check_rewards(f"{call}: rewards", scores, done.result["rewards"])
+
+
 def test_task1_leaves_model_lists_and_random_state_alone(lab):
     """Nothing that belongs to the caller changes."""
     model = tinylm.TinyLM(width=4, layers=1, heads=1)
     prompts, answers = list(PROMPTS), list(ANSWERS)
-    before = torch.get_rng_state()
+    states = []
     with stand_in(lab, sample=scripted_sample) as seen:
-        lab.sample_group(model=model, prompts=prompts, answers=answers, G=G, temperature=0.7)
-    after = torch.get_rng_state()
+        for seed, p, a in ((1, prompts, answers), (2, list(PROMPTS), list(ANSWERS))):
+            torch.manual_seed(seed)
+            lab.sample_group(model=model, prompts=p, answers=a, G=G, temperature=0.7)
+            states.append(torch.get_rng_state())
     if seen.sample.calls and seen.sample.calls[0].args["model"] is not model:
         fail(CALL, "sample gets the model that was given", "another model", "task1.model")
     for name, right, got in (("prompts", PROMPTS, prompts), ("answers", ANSWERS, answers)):
@@ -259,8 +287,11 @@ def test_task1_leaves_model_lists_and_random_state_alone(lab):
             fail(f"{CALL}: {name} afterwards", str(right), str(got), "task1.lists_changed")
     if not model.training:
         fail(f"{CALL}: afterwards", "model.training True", "False", "task1.eval_mode")
-    if not torch.equal(before, after):
-        fail(f"{CALL}: afterwards", "random state unchanged", "changed", "task1.seed")
+    if not torch.is_grad_enabled():
+        fail(f"{CALL}: afterwards", "gradients are recorded", "they are not", "task1.grad_off")
+    if torch.equal(*states):  # the seed of before does not count any more
+        call = f"torch.manual_seed(1 or 2), {CALL}: random states afterwards"
+        fail(call, "two different ones", "twice the same", "task1.seed")
 
 
 def _babbler():
@@ -276,7 +307,7 @@ def test_task1_with_the_real_sampler(lab):
     """A small random model: ids, responses and rewards belong together, row by row."""
     model, prompts, answers, size = _babbler(), ["37+40=", "3+4="], ["77", "7"], 16
     call = f"sample_group(small random model, prompts={prompts}, answers={answers}, G=16)"
-    result = lab.sample_group(model, prompts, answers, size)
+    result = lab.sample_group(model, list(prompts), list(answers), size)
     _check_keys(call, result)
     out, responses = result["out"], result["responses"]
     rows = tinylm.encode([prompt for prompt in prompts for _ in range(size)])

@@ -26,6 +26,8 @@ PROBES = {
         [[-0.2, -3.5], [-1.0, -0.4], [-2.0, -1.0]],
         [[-3.2, -0.5], [-2.5, -1.9], [-0.1, -1.0]],
     ),
+    "very far apart": ([[-13.0]], [[-1.0]]),
+    "very far apart the other way": ([[-1.0]], [[-13.0]]),
 }
 
 
@@ -113,7 +115,9 @@ def test_task3_gradient(lab):
 
 def test_task3_without_gradient_and_in_double_precision(lab):
     probe = PROBES["two rows"]
-    check_value(lab, probe, lambda: lab.k3_kl(*tensors(probe, torch.float64)))
+    double = functools.partial(lab.k3_kl, *tensors(probe, torch.float64))
+    if outcome(double) is not None:  # code with float32 of its own may stop here: not asked for
+        check_value(lab, probe, double)
     logp, ref_logp = (torch.tensor(rows) for rows in probe)
     check_value(lab, probe, lambda: lab.k3_kl(logp, ref_logp))
     check_value(lab, probe, lambda: lab.k3_kl(logp=logp, ref_logp=ref_logp))

@@ -67,6 +67,13 @@ PROBES = {
     "wide clip range": probe(RHO, OLD, D, [-2.5, 1.5, -1.0], clip_eps=0.55, beta=0.3),
     "a row without advantage": probe(RHO, OLD, D, [0.0, 1.0, -1.0], beta=0.7),
     "still the old policy": probe(FLAT, OLD, D, ADV, clip_eps=0.3, beta=0.2),
+    "one token in all, its ratio below 1": probe(
+        [[0.6]], [[-1.0]], [[0.5]], [1.5], beta=0.3, more=1
+    ),
+    # Ratios of exp(12) and exp(-12).
+    "far from the old policy": probe(
+        [[math.exp(12), math.exp(-12)]], [[-14.0, -1.0]], [[0.1, 0.2]], [-1.0]
+    ),
     # Every ratio lies outside the clip range, and none of them on the side that A looks at.
     "the clip changes nothing": probe(
         [[0.55, 0.74, 0.67], [1.35, 1.22]], OLD, D, [1.2, -0.7], beta=0.1
@@ -101,12 +108,16 @@ def _k3(logp, ref_logp):
     return torch.expm1(d) - d
 
 
-def call(lab, p, given=None, defaults=False):
-    """Call the student's function, with a k3_kl that is right, on a probe."""
+def call(lab, p, given=None, how="by name"):
+    """Call the student's function, with a k3_kl that is right, on a probe.
+
+    `how` clip_eps and beta are passed: "by name", "by position" or "not" at all.
+    """
     given = tensors(p) if given is None else given
-    arguments = {} if defaults else {"clip_eps": p.clip_eps, "beta": p.beta}
+    names = {"clip_eps": p.clip_eps, "beta": p.beta} if how == "by name" else {}
+    positions = [p.clip_eps, p.beta] if how == "by position" else []
     with stand_in(lab, k3_kl=_k3):
-        return lab.grpo_loss(*given, **arguments)
+        return lab.grpo_loss(*given, *positions, **names)
 
 
 def slope(loss, logp):
@@ -260,7 +271,9 @@ def test_task4_padding_changes_nothing(lab):
 def test_task4_without_gradient_and_in_double_precision(lab):
     p = PROBES["with KL"]
     check(lab, p, "loss", *KEYS[2:], given=tensors(p, grad=False))
-    check(lab, p, *KEYS, given=tensors(p, torch.float64))
+    # The lab is float32 throughout, so code that mixes its own float32 in may stop here.
+    if outcome(call, lab, p, tensors(p, torch.float64)) is not None:
+        check(lab, p, *KEYS, given=tensors(p, torch.float64))
 
 
 def test_task4_leaves_its_arguments_alone(lab):
@@ -273,6 +286,9 @@ def test_task4_leaves_its_arguments_alone(lab):
             explain.fail(f"grpo_loss(...), then {name} itself", copy, tensor, "task4.in_place")
 
 
-def test_task4_defaults(lab):
+def test_task4_defaults_and_positions(lab):
     p = probe(RHO, OLD, D, ADV, clip_eps=0.2, beta=0.04)
-    check(lab, p, *KEYS, special="task4.defaults", defaults=True)
+    check(lab, p, *KEYS)
+    check(lab, p, *KEYS, special="task4.defaults", how="not")
+    p = PROBES["with KL"]
+    check(lab, p, *KEYS, special="task4.positions", how="by position")

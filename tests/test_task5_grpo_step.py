@@ -79,6 +79,17 @@ def test_task5_each_step_has_its_own_gradient(lab):
         check_gradients(done)
 
 
+def test_task5_steps_without_a_signal_too(lab):
+    """Where all rewards of every group are equal, the KL term alone is left to be minimized."""
+    check_steps(run(lab, inner_steps=3))
+    done = run(lab, ALL_EQUAL, inner_steps=3)
+    n, steps = done.values["inner_steps"], len(done.opt.steps)
+    if steps < n:
+        call = f"{done.call}, no group with a signal: steps of opt"
+        fail(call, str(n), str(steps), "task5.skips_no_signal")
+    check_gradients(done)
+
+
 def test_task5_old_and_ref_stay_fixed(lab):
     """Three inner steps: logp follows the policy, old_logp and ref_logp stay as they were."""
     check_loss_arguments(run(lab, inner_steps=3, temperature=1.3, clip_eps=0.1, beta=0.7))
@@ -197,6 +208,10 @@ def test_task5_leaves_ref_alone(lab):
     if done.ref.flat() != done.ref_start:
         yours, right = done.ref.flat(), done.ref_start
         fail(f"{done.call}: ref afterwards, first row", right[:V], yours[:V], "task5.ref_changed")
+    done = run(lab, inner_steps=1)
+    if any(p.requires_grad for p in done.ref.parameters()):
+        call = f"{done.call}, with ref frozen: requires_grad of ref afterwards"
+        fail(call, "False", "True", "task5.ref_unfrozen")
 
 
 def test_task5_leaves_the_callers_things_alone(lab):
@@ -214,3 +229,5 @@ def test_task5_leaves_the_callers_things_alone(lab):
         fail(f"{done.call}: learning rate of opt afterwards", "0.5", yours, "task5.lr_changed")
     if not done.policy.training:
         fail(f"{done.call}: afterwards", "policy.training True", "False", "task5.eval_mode")
+    if not torch.is_grad_enabled():
+        fail(f"{done.call}: afterwards", "gradients recorded", "not recorded", "task5.grad_off")
