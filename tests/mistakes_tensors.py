@@ -151,6 +151,7 @@ TASK4 = {
     "stats_keys": 'the dict must have the keys "kl", "clip_frac" and "ratio_max".',
     "stat_tensor": "a number in the stats is a tensor; the docstring asks for a dict of floats.",
     "in_place": "the call changed a tensor that it was given; work on a copy.",
+    "grad_off": "gradients were switched off for the whole program, and not on again.",
     "defaults": (
         "right when all arguments are given, wrong with the defaults: clip_eps=0.2 and beta=0.04 "
         "are the defaults of the docstring's signature."

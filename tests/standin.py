@@ -101,9 +101,10 @@ def stand_in(lab, **replacements):
         lab: the module of the student's file.
         replacements: name=function; a name that the file lacks is added for the time being.
 
-    Yields: a namespace with one Recorder a name, and `order`, the list of all calls.
+    Yields: a namespace with one Recorder a name, `order`, the list of all calls, and, at the end,
+        `grad`: were gradients still recorded? They are switched back to what they were.
     """
-    seen = SimpleNamespace(order=[])
+    seen, grad = SimpleNamespace(order=[]), torch.is_grad_enabled()
     undo = []
     try:
         for name, function in replacements.items():
@@ -114,6 +115,8 @@ def stand_in(lab, **replacements):
     finally:
         for put_back in reversed(undo):
             put_back()
+        seen.grad = torch.is_grad_enabled()
+        torch.set_grad_enabled(grad)
 
 
 def _replace(lab, name, new, undo):

@@ -287,7 +287,7 @@ def test_task1_leaves_model_lists_and_random_state_alone(lab):
             fail(f"{CALL}: {name} afterwards", str(right), str(got), "task1.lists_changed")
     if not model.training:
         fail(f"{CALL}: afterwards", "model.training True", "False", "task1.eval_mode")
-    if not torch.is_grad_enabled():
+    if not seen.grad:
         fail(f"{CALL}: afterwards", "gradients are recorded", "they are not", "task1.grad_off")
     if torch.equal(*states):  # the seed of before does not count any more
         call = f"torch.manual_seed(1 or 2), {CALL}: random states afterwards"

@@ -280,7 +280,10 @@ def test_task4_leaves_its_arguments_alone(lab):
     p = PROBES["with KL"]
     given = tensors(p, grad=False)
     before = [tensor.clone() for tensor in given]
-    call(lab, p, given)
+    with stand_in(lab, k3_kl=_k3) as seen:
+        lab.grpo_loss(*given, clip_eps=p.clip_eps, beta=p.beta)
+    if not seen.grad:
+        explain.fail("grpo_loss(...), then", "gradients recorded", "not recorded", "task4.grad_off")
     for name, tensor, copy in zip(Probe._fields, given, before):
         if not torch.equal(tensor, copy):
             explain.fail(f"grpo_loss(...), then {name} itself", copy, tensor, "task4.in_place")

@@ -229,5 +229,5 @@ def test_task5_leaves_the_callers_things_alone(lab):
         fail(f"{done.call}: learning rate of opt afterwards", "0.5", yours, "task5.lr_changed")
     if not done.policy.training:
         fail(f"{done.call}: afterwards", "policy.training True", "False", "task5.eval_mode")
-    if not torch.is_grad_enabled():
+    if not done.seen.grad:
         fail(f"{done.call}: afterwards", "gradients recorded", "not recorded", "task5.grad_off")
