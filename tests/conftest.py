@@ -267,7 +267,7 @@ def _once(config, text):
     """Return a text, or only its first line if an earlier test of this run showed it already."""
     shown = config.stash[SHOWN]
     if text in shown and "\n" in text:
-        return text.split("\n")[0] + " (as above)"
+        return text.split("\n")[0][:89] + " (as above)"
     shown.add(text)
     return text
 
