@@ -26,7 +26,7 @@ ADDITIONS = [
     (CHECKS, ""),
     # train_grpo: another device, saving, a progress bar, a stop at NaN, the measured seconds
     ('verbose=True, device="cpu", out_dir=None):', "verbose=True):"),
-    ("(about 10 s)", "(about 5 s)"),
+    ("(about 13 s)", "(about 5 s)"),
     ("With out_dir the run is saved there as it goes.", ""),
     ("Ctrl-C ends it early and returns as usual.", ""),
     ("policy = load_or_train_sft(sft_path).to(device)", "policy = load_or_train_sft(sft_path)"),
