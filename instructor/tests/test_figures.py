@@ -5,6 +5,7 @@ from pathlib import Path
 
 from beyond.bench import sft
 from notebooks.figures import accuracy
+from tests import labfile
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -35,3 +36,9 @@ def test_notes_quote_the_measured_recipes():
     notes = (TOP / "solutions" / "notes.md").read_text(encoding="utf-8")
     results = json.loads(sft.RESULTS.read_text(encoding="utf-8"))
     assert sft.table(results) in notes, "solutions/notes.md: put in what beyond.bench.sft prints"
+
+
+def test_readme_quotes_what_a_student_sees_first():
+    readme = (TOP / "README.md").read_text(encoding="utf-8")
+    first = labfile.task_state(labfile.load_lab(), 1).text
+    assert first in readme, f"README.md should quote: {first}"
