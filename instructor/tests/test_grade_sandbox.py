@@ -62,7 +62,7 @@ def points(text, course, sandbox):
 @pytest.mark.parametrize("name", sorted(ATTACKS))
 def test_an_attack_gets_what_the_stub_gets(name, course, sandbox):
     if SLOW and name not in QUICK:
-        pytest.skip("slow")
+        pytest.skip("slow: runs with LAB15_SLOW=1")
     start = time.monotonic()
     scored, messages = points(STUB + "\n\n" + ATTACKS[name], course, sandbox)
     assert sum(scored.values()) == 0, scored
@@ -122,7 +122,7 @@ IN_TROUBLE = {  # name: (text, tasks that are lost, a word of the messages)
 @pytest.mark.parametrize("name", IN_TROUBLE)
 def test_an_honest_file_in_trouble_gets_what_it_deserves(name, course, sandbox):
     if SLOW and name not in {"syntax_error"}:
-        pytest.skip("slow")
+        pytest.skip("slow: runs with LAB15_SLOW=1")
     text, lost, word = IN_TROUBLE[name]
     scored, messages = points(text, course, sandbox)
     assert scored == {n: 0.0 if n in lost else FULL[n] for n in TASKS}, messages
@@ -196,7 +196,7 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 def test_a_trivial_body_gets_nothing(name, course, sandbox):
     if SLOW and name not in {"zeros"}:
-        pytest.skip("slow")
+        pytest.skip("slow: runs with LAB15_SLOW=1")
     number, tensor, times = BODIES[name]
     text = TRIVIAL.replace("{number}", number).replace("{tensor}", tensor)
     text = text.replace("{times}", times)
