@@ -1,0 +1,269 @@
+"""The figures of the class report, as plain data for the template."""
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tests.labfile import TASKS
+
+from . import anonymous, similar
+from .load import Found, Record, lab_text
+
+SLOWEST = 10  # students listed by name (or label) with their time
+MOST_PAIRS = 30
+UNKNOWN = "unknown"
+
+
+@dataclass
+class Bar:
+    """One line of a chart: what it is, how many, and its length from 0 to 100."""
+
+    name: str
+    count: int
+    length: float
+    note: str = ""
+
+
+def bars(counts: Sequence[tuple[str, int]], whole: int | None = None) -> list[Bar]:
+    """Return the lines of a chart; the longest bar is the largest count, or whole."""
+    top = whole or max([n for _, n in counts], default=0) or 1
+    total = whole or sum(n for _, n in counts) or 1
+    return [Bar(name, n, round(100 * n / top, 1), f"{100 * n / total:.0f}%") for name, n in counts]
+
+
+def spread(values: Sequence[float]) -> dict[str, str]:
+    """Return mean, median and the like of some points, as text; {} if there are none."""
+    if not values:
+        return {}
+    quarters = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else []
+    names = ["lower quarter", "median", "upper quarter"]
+    found = dict(zip(names, quarters or [values[0]] * 3, strict=True))
+    found = {"lowest": min(values), **found, "highest": max(values),
+             "mean": statistics.fmean(values)}
+    return {name: f"{value:.4g}" for name, value in found.items()}
+
+
+def totals(records: Sequence[Record], most: float) -> dict[str, Any]:
+    """Return the distribution of the total points, a line for each point."""
+    steps = range(int(most) + 1)
+    counts = Counter(min(int(r.score), int(most)) for r in records)
+    names = {i: f"{i} to below {i + 1}" for i in steps} | {int(most): f"{most:g} (all)"}
+    return {"bars": bars([(names[i], counts[i]) for i in steps]),
+            "spread": spread([r.score for r in records])}
+
+
+def of_task(records: Sequence[Record], number: int) -> dict[str, Any]:
+    """Return the distribution of a task's points: none, four steps between, all."""
+    task, most = TASKS[number], max(r.tasks[number].most for r in records)
+    edges = ["none", "up to a quarter", "up to half", "up to three quarters", "below all", "all"]
+    counts: Counter = Counter()
+    for r in records:
+        score = r.tasks[number].score
+        share = score / most if most else 0
+        step = 0 if share <= 0 else 5 if share >= 1 else 1 + min(3, int(share * 4 - 1e-9))
+        counts[edges[step]] += 1
+    states = Counter(r.tasks[number].state or "not said" for r in records)
+    return {
+        "number": number, "name": task.name, "most": f"{most:g}", "section": task.section,
+        "bars": bars([(e, counts[e]) for e in edges], len(records)),
+        "spread": spread([r.tasks[number].score for r in records]),
+        "states": dict(sorted(states.items())),
+    }
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+def known(name: str) -> tuple[str, int | None]:
+    """Return (text, chapter section or None) of a mistake."""
+    from tests.explain import MISTAKES
+
+    entry = MISTAKES.get(name)
+    if entry is None:
+        return "a mistake that this version of the lab does not know.", None
+    return entry.text, entry.section
+
+
+def by_mistake(records: Sequence[Record]) -> dict[tuple[str, int], list[Record]]:
+    """Return who made which mistake in which task."""
+    from tests.explain import MISTAKES
+
+    found: dict[tuple[str, int], list[Record]] = {}
+    for r in records:
+        for number, task in r.tasks.items():
+            # Ids come out of the sandbox: what is none of ours is not shown.
+            for name in {m if m in MISTAKES else UNKNOWN for m in task.mistakes}:
+                found.setdefault((name, number), []).append(r)
+    return found
+
+
+def example(name: str, number: int, who: Sequence[Record], label: Mapping[str, str]) -> dict:
+    """Return one student's message and function: of one with few other mistakes and lines."""
+    text = " ".join(known(name)[0].split())[:40]
+
+    def shown(r: Record) -> tuple:
+        return (len(r.tasks[number].mistakes), label[r.student])
+
+    best: dict = {}
+    for r in sorted(who, key=shown)[:8]:
+        code = anonymous.code(lab_text(r), number, r.student)
+        blocks = [b for b in r.tasks[number].public.split("\n\n") if b.strip()]
+        blocks.sort(key=lambda b: text not in " ".join(b.split()))
+        message = anonymous.message(blocks[0], r.student) if blocks else ""
+        found = {"student": label[r.student], "code": code, "message": message}
+        better = bool(code) > bool(best.get("code"))
+        if not best or better or (code and len(code) < len(best["code"])):
+            best = found
+    return best
+
+
+def mistakes(records: Sequence[Record], label: Mapping[str, str]) -> list[dict]:
+    """Return the mistakes, the most frequent first."""
+    found = []
+    for (name, number), who in by_mistake(records).items():
+        text, section = known(name)
+        found.append({
+            "name": name, "text": text, "count": len(who), "task": number,
+            "function": TASKS[number].name, "section": section or TASKS[number].section,
+            "length": round(100 * len(who) / len(records), 1),
+            "example": example(name, number, who, label),
+        })
+    return sorted(found, key=lambda m: (-m["count"], m["task"], m["name"]))
+
+
+def lesson(records: Sequence[Record], listed: Sequence[dict]) -> dict[str, Any]:
+    """Return the thing to teach again: the most frequent mistake, or a task that few wrote."""
+    empty = {n: sum(r.tasks[n].state in ("unwritten", "missing") for r in records) for n in TASKS}
+    number = max(TASKS, key=lambda n: empty[n])
+    general = ("any.", UNKNOWN)
+    named = [m for m in listed if not m["name"].startswith(general)] or list(listed)
+    if named and named[0]["count"] >= empty[number]:
+        return {k: named[0][k] for k in ("section", "task", "function", "count", "text", "name")}
+    if empty[number]:
+        return {"section": TASKS[number].section, "task": number, "count": empty[number],
+                "function": TASKS[number].name, "text": "this task was not written.", "name": ""}
+    lost = {n: sum(r.tasks[n].most - r.tasks[n].score for r in records) for n in TASKS}
+    number = max(TASKS, key=lambda n: lost[n])
+    if not lost[number]:
+        return {}
+    count = sum(r.tasks[number].score < r.tasks[number].most for r in records)
+    return {"section": TASKS[number].section, "task": number, "count": count,
+            "function": TASKS[number].name, "text": "they lost points here.", "name": ""}
+
+
+# ---------------------------------------------------------------- the rest
+
+
+def hidden(records: Sequence[Record]) -> list[dict]:
+    """Return every hidden test with how many passed it; the hardest first in each task."""
+    found = []
+    for number in TASKS:
+        passed: Counter = Counter()
+        asked: Counter = Counter()
+        for r in records:
+            if r.tasks[number].state in ("written", ""):
+                for name, good in r.tasks[number].hidden.items():
+                    asked[name] += 1
+                    passed[name] += good
+        for name in sorted(asked, key=lambda n: (passed[n] / asked[n], n)):
+            word = {0: "nobody passes", asked[name]: "everybody passes"}.get(passed[name], "")
+            found.append({"task": number, "name": name, "passed": passed[name],
+                          "asked": asked[name], "word": word,
+                          "length": round(100 * passed[name] / asked[name], 1)})
+    return found
+
+
+def times(records: Sequence[Record], label: Mapping[str, str]) -> dict[str, Any]:
+    """Return the distribution of the seconds that grading took, and who took longest."""
+    taken = sorted(((r.seconds, label[r.student]) for r in records if r.seconds is not None),
+                   reverse=True)
+    edges = [1, 2, 5, 10, 30, 60]
+    between = [f"{a} to below {b} s" for a, b in zip(edges, edges[1:])]
+    names = ["below 1 s", *between, "60 s or more"]
+    counts = Counter(sum(s >= e for e in edges) for s, _ in taken)
+    return {
+        "bars": bars([(names[i], counts[i]) for i in range(len(names))]),
+        "spread": spread([s for s, _ in taken]),
+        "sum": f"{sum(s for s, _ in taken):.0f}",
+        "slowest": [{"student": who, "seconds": f"{s:.1f}"} for s, who in taken[:SLOWEST]],
+    }
+
+
+def rows(records: Sequence[Record], label: Mapping[str, str]) -> list[dict]:
+    """Return a line for every student: points by task, total, seconds."""
+    return sorted(({
+        "student": label[r.student], "points": [f"{r.tasks[n].score:g}" for n in TASKS],
+        "total": f"{r.score:g}", "seconds": "" if r.seconds is None else f"{r.seconds:.1f}",
+    } for r in records), key=lambda row: row["student"])
+
+
+def states(found: Found, label: Mapping[str, str]) -> list[dict]:
+    """Return who handed in nothing, a broken file, late, and what else needs a look."""
+    here = [r for r in found.records if r.handed_in]
+
+    def who(records: Iterable[Record]) -> list[str]:
+        return sorted(label[r.student] for r in records)
+
+    return [
+        {"name": "nothing handed in (no file was found)",
+         "who": who(r for r in found.records if not r.handed_in)},
+        {"name": "handed in, nothing written in it",
+         "who": who(r for r in here if all(t.state == "unwritten" for t in r.tasks.values()))},
+        {"name": "broken file (an error in at least one task)",
+         "who": who(r for r in here if any(t.state == "broken" for t in r.tasks.values()))},
+        {"name": "a function is missing or has another name",
+         "who": who(r for r in here if any(t.state == "missing" for t in r.tasks.values()))},
+        {"name": "late", "who": who(r for r in found.records if r.late)},
+        {"name": "found in more than one place; one result counts",
+         "who": sorted(label[s] for s in found.repeated)},
+    ]
+
+
+def pairs(records: Sequence[Record], label: Mapping[str, str],
+          progress: Callable = iter) -> dict[str, Any]:
+    """Return the pairs of files that are more alike than the class explains."""
+    found = similar.find([lab_text(r) for r in records], progress)
+    listed = [
+        {"one": label[records[p.one].student], "other": label[records[p.other].student],
+         "bits": f"{p.bits:.0f}", "tasks": {n: f"{100 * v:.0f}" for n, v in p.tasks.items()}}
+        for p in found.pairs[:MOST_PAIRS]
+    ]
+    return {"pairs": listed, "more": len(found.pairs) - len(listed), "files": found.files,
+            "limit": f"{found.limit:.0f}", "fewest": similar.FEWEST,
+            "count": found.files * (found.files - 1) // 2}
+
+
+def everything(found: Found, label: Mapping[str, str], progress: Callable = iter) -> dict:
+    """Return all that the page shows."""
+    here = [r for r in found.records if r.handed_in]
+    most = sum(t.most for t in found.records[0].tasks.values()) if found.records else 10
+    context: dict[str, Any] = {
+        "students": len(found.records), "files": len(here), "most": f"{most:g}",
+        "unreadable": len(found.broken), "states": states(found, label),
+        "reasons": sorted(Counter(why for _, why in found.broken).items()),
+        "versions": sorted(Counter(r.version or "not said" for r in here).items()),
+        "lesson": {}, "mixed": len({r.hidden_hash for r in found.records}) > 1,
+    }
+    if here:
+        listed = mistakes(here, label)
+        tests = hidden(here)
+        context |= {
+            "mistakes": listed, "lesson": lesson(here, listed), "totals": totals(here, most),
+            "tasks": [of_task(here, n) for n in TASKS], "hidden": tests,
+            "nobody": sum(t["passed"] == 0 for t in tests),
+            "everybody": sum(t["passed"] == t["asked"] for t in tests),
+            "times": times(here, label), "similar": pairs(here, label, progress),
+            "rows": rows(found.records, label),
+        }
+    return plain(context)
+
+
+def plain(value: Any) -> Any:
+    """Return the same with dataclasses as dicts, so that it is data and nothing else."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    return asdict(value) if isinstance(value, Bar) else value

@@ -1,0 +1,307 @@
+"""The class report: figures, names left out, untrusted text, shards, similar files."""
+
+import csv
+import json
+import os
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from instructor import report
+from instructor.reporting import anonymous, figures, load, similar
+from tests.labfile import TASKS
+
+from . import made_up
+from .made_up import entry, write
+
+STD = "task2.sample_std"
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):  # noqa: D102
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):  # noqa: D102
+        self.text += data
+
+
+def five(**mistakes):
+    """Return the five tests of a result; an argument task2 is the mistake in Task 2."""
+    return [entry(n, mistakes.get(f"task{n}", "")) for n in TASKS]
+
+
+def made(tmp_path, *folders, args=()):
+    """Run the command; return (exit code, text of the page)."""
+    out = tmp_path / "report.html"
+    code = report.main([*map(str, folders), "--out", str(out), *args])
+    return code, out.read_text(encoding="utf-8") if out.exists() else ""
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A class of seven: three with the sample std, one with k1, one broken, one absent."""
+    folder = tmp_path / "results"
+    for name in ("ada lovelace", "ben", "cy"):
+        write(folder, name, five(task2=STD))
+    write(folder, "dora", five(task3="task3.k1"))
+    write(folder, "emil", five())
+    write(folder, "fay", [*five()[:4], entry(5, state="broken")], late="2 days")
+    write(folder, "gus", [entry(n, state="missing") for n in TASKS], None)
+    return folder
+
+
+# ---------------------------------------------------------------- figures
+
+
+def test_first_line_says_what_to_teach_again(small, tmp_path, capsys):
+    code, page = made(tmp_path, small)
+    first = re.search(r"<h1>(.*?)</h1>", page)[1]
+    assert code == 0 and first.startswith("Teach section 3 again: 3 of 6 in Task 2")
+    assert "teach section 3 again: 3 of 6" in capsys.readouterr().out
+    names = re.findall(r'<section class="mistake" aria-label="([^"]+)"', page)
+    assert names == [STD, "task3.k1"]
+    assert "sample std (divide by G-1" in Page(page).text
+
+
+def test_points_and_hidden_tests_are_counted(small):
+    found = load.load([small])
+    label = {r.student: r.student for r in found.records}
+    context = figures.everything(found, label)
+    assert (context["students"], context["files"]) == (7, 6)
+    assert [b["count"] for b in context["totals"]["bars"]][8:] == [4, 1, 1]
+    task2 = context["tasks"][1]
+    assert [b["count"] for b in task2["bars"]] == [3, 0, 0, 0, 0, 3]
+    assert task2["spread"]["mean"] == "1" and task2["states"] == {"written": 6}
+    tests = {(t["task"], t["name"]): t for t in context["hidden"]}
+    assert tests[2, "impossible"]["word"] == "nobody passes"
+    assert tests[2, "shape"]["word"] == "everybody passes"
+    assert (tests[2, "values"]["passed"], tests[5, "values"]["asked"]) == (3, 5)
+
+
+def test_states_name_who_is_absent_broken_or_late(small):
+    found = load.load([small])
+    rows = figures.states(found, {r.student: r.student for r in found.records})
+    who = {row["name"].split(" (")[0]: row["who"] for row in rows}
+    assert who["nothing handed in"] == ["gus"] and who["late"] == ["fay"]
+    assert who["broken file"] == ["fay"]
+
+
+def test_a_task_that_few_wrote_is_taught_before_a_rare_mistake(tmp_path):
+    for i in range(4):
+        tests = five(task2=STD) if i == 0 else five()
+        write(tmp_path / "r", f"s{i}", [*tests[:4], entry(5, state="unwritten")])
+    _, page = made(tmp_path, tmp_path / "r")
+    assert "<h1>Teach section 6 again: 4 of 4 in Task 5" in page
+
+
+def test_class_without_files_or_mistakes(tmp_path):
+    write(tmp_path / "a", "ada", [entry(n, state="missing") for n in TASKS], None)
+    assert "no file was handed in" in made(tmp_path, tmp_path / "a")[1]
+    perfect = [entry(n) for n in TASKS]
+    write(tmp_path / "b", "ben", perfect)
+    assert "nobody lost a point" in made(tmp_path, tmp_path / "b")[1]
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_names_only_when_asked_for(small, tmp_path):
+    names = [p.name for p in small.iterdir()]
+    page = made(tmp_path, small)[1]
+    assert not [n for n in names if re.search(rf"\b{n}\b", page)] and "S001" in page
+    page = made(tmp_path, small, args=["--names"])[1]
+    assert all(n in page for n in ("fay", "gus")) and "S001" not in page
+
+
+def test_labels_are_stable_and_tell_nothing_of_the_order(tmp_path):
+    names = [f"s{i:02}" for i in range(40)]
+    for name in names:
+        write(tmp_path, name, five())
+    records = load.load([tmp_path]).records
+    labels = anonymous.labels(records)
+    assert labels == anonymous.labels(records[::-1])
+    assert sorted(names, key=labels.get) != sorted(names) and len(set(labels.values())) == 40
+
+
+def test_code_is_shown_without_comments_texts_and_own_names():
+    source = '''
+def k3_kl(logp, ref_logp):
+    """By Ada Lovelace, 12345678."""
+    # ada@example.org
+    lovelace_d = ref_logp - logp  # mine
+    "a lone text by ada"
+    print("ada", f"{lovelace_d} ada", 20261234)
+    return (torch.exp(lovelace_d)
+            - lovelace_d - 1)
+broken = ((
+'''
+    shown = anonymous.code(source, 3, "Ada Lovelace")
+    assert shown.splitlines() == [
+        "def k3_kl(logp, ref_logp):", "    v1 = ref_logp - logp",
+        '    print("...", "...", #)', "    return (torch.exp(v1)", "            - v1 - 1)",
+    ]
+    assert "v1" in anonymous.code("def k3_kl(mask, b): return mask + mark", 3, "mark")
+
+
+def test_messages_keep_only_the_lab_s_words():
+    shown = anonymous.message("ValueError: lovelace zyx expected 0.25, mask of 12345678", "x")
+    assert shown == "ValueError: ___ ___ expected 0.25, mask of #"
+    assert "___" in anonymous.message("groups of Median", "median")
+
+
+@pytest.mark.parametrize("source", [
+    "", "def k3_kl(", "def k3_kl(a):\n", "def k3_kl(a):\n\tx\n  y\n", "def k3_kl(a): return '''",
+    "def k3_kl(a):\n    return " + "(" * 50_000, "def k3_kl(a):\n    " + "x = 1; " * 50_000,
+    "def k3_kl(a):\n" + "    if a:\n" * 300, "def k3_kl(\0): pass", "def k3_kl(a):\n    \u202e = $",
+])
+def test_odd_source_does_no_harm(source):
+    shown = anonymous.code(source, 3, "ada")
+    assert len(shown.splitlines()) <= anonymous.MAX_LINES + 1 and shown.isascii()
+    assert similar.parts(source).keys() == set(TASKS)
+
+
+# ---------------------------------------------------------------- untrusted text
+
+
+def test_everything_untrusted_is_escaped(tmp_path):
+    evil = "</pre></title><script>alert(1)</script><img src=x onerror=alert(1)>"
+    tests = [entry(n, "task2.<b>" if n == 2 else "", public=evil) for n in TASKS]
+    tests[0]["extra_data"]["hidden"] = {evil: True}
+    folder = write(tmp_path / "r", "x", tests, evil, notes=[evil], late=evil, file_lab_version=evil)
+    data = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    data["extra_data"]["student"] = evil
+    (folder / "results.json").write_text(json.dumps(data), encoding="utf-8")
+    code, page = made(tmp_path, tmp_path / "r", args=["--names"])
+    tags = {tag for tag, _ in Page(page).tags}
+    assert code == 0 and not tags & {"script", "img", "iframe"} and "&lt;script&gt;" in page
+    assert "task2.&lt;b" not in page and "does not know" in page  # an id that is none of ours
+    assert not [a for _, attrs in Page(page).tags for a in attrs if a.startswith("on")]
+
+
+@pytest.mark.parametrize("text", [
+    "", "[]", "{}", "nul", "{" * 5000, '{"score": "10"}', '{"score": NaN, "tests": []}',
+    '{"score": 1, "tests": [{"number": "9"}]}', '{"score": 1e999, "tests": null}', "\xff\xfe",
+])
+def test_broken_results_are_listed_not_fatal(text, tmp_path, capsys):
+    write(tmp_path / "r", "ada", five(task2=STD))
+    bad = tmp_path / "r" / "bea"
+    bad.mkdir()
+    (bad / "results.json").write_bytes(text.encode("latin-1"))
+    code, page = made(tmp_path, tmp_path / "r")
+    assert code == 1 and "1 results could not be read" in page and "bea" not in page
+    assert "bea" in capsys.readouterr().out
+
+
+def test_wrong_types_inside_are_no_result(tmp_path):
+    for i, (place, value) in enumerate([
+        ("score", True), ("score", -1), ("hidden", []), ("extra_data", 3), ("max_score", None),
+    ]):
+        tests = five()
+        target = tests[0]["extra_data"] if place == "hidden" else tests[0]
+        target[place] = value
+        write(tmp_path, f"s{i}", tests)
+    assert len(load.load([tmp_path]).broken) == 5
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right of their own on Windows")
+def test_links_and_huge_files_are_not_read(tmp_path):
+    folder = write(tmp_path / "r", "ada", five())
+    lab = folder / "lab15_grpo.py"
+    secret = tmp_path / "secret.py"
+    secret.write_text("def k3_kl(): pass", encoding="utf-8")
+    lab.unlink()
+    lab.symlink_to(secret)
+    record = load.load([tmp_path / "r"]).records[0]
+    assert load.lab_text(record) == ""
+    lab.unlink()
+    lab.write_bytes(b"#" * (load.LARGEST_LAB + 1))
+    assert load.lab_text(record) == ""
+
+
+# ---------------------------------------------------------------- shards
+
+
+def test_shards_are_merged_and_one_result_of_a_student_counts(tmp_path):
+    write(tmp_path / "r" / "shard-1", "ada", five(), submitted="2026-11-02 10:00")
+    write(tmp_path / "r" / "shard-2", "ada", five(task1="task1.greedy"), submitted="2026-11-01")
+    write(tmp_path / "r" / "shard-1", "ben", five())
+    write(tmp_path / "r" / "shard-2", "ben", five(task1="task1.greedy"))
+    found = load.load([tmp_path / "r"])
+    scores = {r.student: r.score for r in found.records}
+    assert scores == {"ada": 10, "ben": 8}  # handed in later; read later
+    assert found.repeated == ["ada", "ben"]
+    back = load.load([tmp_path / "r" / "shard-2", tmp_path / "r" / "shard-1"])
+    assert {r.student: r.score for r in back.records} == {"ada": 10, "ben": 10}
+
+
+def test_merged_table_of_points(tmp_path):
+    write(tmp_path / "a", "ada", five(task2=STD), notes=["=1+1", "x"])
+    write(tmp_path / "b", "ben", five())
+    out = tmp_path / "all.csv"
+    made(tmp_path, tmp_path / "a", tmp_path / "b", args=["--scores", str(out)])
+    rows = list(csv.reader(out.read_text(encoding="utf-8").splitlines()))
+    assert rows[0][:7] == ["student", *(f"task{n}" for n in TASKS), "total"]
+    assert rows[1][:7] == ["ada", "2", "0", "1", "3", "2", "8"] and rows[1][9] == "'=1+1; x"
+    assert rows[2][6] == "10"
+
+
+def test_other_hidden_tests_in_one_class_are_pointed_out(tmp_path):
+    write(tmp_path / "r", "ada", five())
+    write(tmp_path / "r", "ben", five(), hidden_hash={"1": "old"})
+    assert "different versions of the hidden tests" in made(tmp_path, tmp_path / "r")[1]
+
+
+def test_nothing_there_is_said(tmp_path, capsys):
+    assert report.main([str(tmp_path)]) == 2 and "--out" in capsys.readouterr().out
+    assert report.main([str(tmp_path / "no")]) == 2 and "there is no folder" in (
+        capsys.readouterr().out)
+
+
+# ---------------------------------------------------------------- the page, similar files
+
+
+def test_page_stands_alone_and_can_be_read_aloud(small, tmp_path):
+    page = Page(made(tmp_path, small)[1])
+    tags = page.tags
+    assert not {"script", "img", "iframe", "object"} & {tag for tag, _ in tags}
+    links = [a.get("href") or a.get("src") for _, a in tags if "href" in a or "src" in a]
+    assert all(link.startswith(("#", "data:,")) for link in links)
+    ids = {a["id"] for _, a in tags if "id" in a}
+    assert {link[1:] for link in links if link[0] == "#"} <= ids
+    charts = [a for tag, a in tags if tag == "svg" and a.get("role") == "img"]
+    assert len(charts) == 7 and all(c["aria-labelledby"] in ids for c in charts)
+    assert all(a.get("aria-hidden") or a.get("role") == "img" for t, a in tags if t == "svg")
+    assert all(a.get("scope") for tag, a in tags if tag == "th")
+    assert ("html", {"lang": "en"}) in tags and "Points in Task 2: none: 3;" in page.text
+
+
+def test_twins_are_similar_also_with_other_names(tmp_path):
+    names = made_up.whole_class(tmp_path, 40, seed=3)
+    draw = [n for n in names if (tmp_path / n / "lab15_grpo.py").exists()]
+    source = (tmp_path / draw[5] / "lab15_grpo.py").read_text(encoding="utf-8")
+    odd = source.replace("# TODO", "#")
+    for word in ("groups", "rho", "out", "adv"):
+        odd = re.sub(rf"\b{word}\b(?!\()", f"{word}_x", odd)
+    files = [(tmp_path / n / "lab15_grpo.py").read_text(encoding="utf-8") for n in draw]
+    found = similar.find([*files, source, odd])
+    pairs = {(p.one, p.other) for p in found.pairs}
+    n = len(files)
+    assert {(5, n), (n, n + 1), (5, n + 1)} & pairs and found.limit > 0
+    assert all({p.one, p.other} & {5, n, n + 1} for p in found.pairs)
+
+
+def test_a_class_that_writes_all_the_same_is_not_similar():
+    from instructor.variants import solution
+
+    assert similar.find([solution()] * 25).pairs == []
+    assert similar.find([""] * 30).files == 0
+    few = similar.find([solution()] * (similar.FEWEST - 1))
+    assert few.pairs == [] and few.files == similar.FEWEST - 1
