@@ -1,0 +1,426 @@
+"""The seven names of tinylm for a HuggingFace causal LM: your five functions, a real model.
+
+    from beyond import hf_backend
+    lab = load_lab("lab15_grpo.py", backend=hf_backend)      # the file itself stays as it is
+    policy = hf_backend.load_or_train_sft("path/of/a/model")
+    lab.grpo_step(policy, ref, opt, prompts, answers, cfg)
+
+What differs from TinyLM, and is easy to get wrong:
+
+- Prompts are padded on the left, and what is padding is known by position, never by looking
+  for a token: many tokenizers have no PAD, or use EOS for it, and EOS must be trained.
+- Token ids are kept. Text that is decoded and encoded again gives other ids.
+- What is sampled from is what is scored: the softmax of logits / temperature, with no top-k, no
+  top-p, no repetition penalty, and no dropout.
+- The rows of a group share their prompt: it is read once, in sampling and in scoring.
+- A vocabulary of 50,000 makes the logits larger than the model: they are made only for response
+  tokens, and a few rows at a time.
+
+Shapes: B rows, U different prompts, L prompt positions, T response positions, V vocabulary.
+"""
+
+import contextlib
+import inspect
+import random
+
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+CHUNK = 1 << 24  # logits (rows x V) that may exist at one time: 64 MiB in float32
+MAX_NEW_TOKENS = 16
+MAX_PROMPT_TOKENS = 512
+
+
+# ============================================================== the policy
+
+
+def _as_ids(value) -> set[int]:
+    """Return None, a number or a list of numbers as a set."""
+    if value is None:
+        return set()
+    return {int(value)} if isinstance(value, int) else {int(i) for i in value}
+
+
+def pad_id_of(tokenizer, ends: set[int], vocabulary: int) -> int:
+    """Return an id to fill rows with that is neither an end nor the beginning of a text."""
+    taken = ends | _as_ids(tokenizer.bos_token_id)
+    special = sorted(_as_ids(getattr(tokenizer, "all_special_ids", None)))
+    wanted = [tokenizer.pad_token_id, tokenizer.unk_token_id, *special, *range(vocabulary)]
+    return next(i for i in wanted if i is not None and 0 <= i < vocabulary and i not in taken)
+
+
+def tokens_with(tokenizer, text: str, vocabulary: int) -> set[int]:
+    """Return the ids of all tokens in whose text this text occurs."""
+    decoded = tokenizer.batch_decode([[i] for i in range(min(len(tokenizer), vocabulary))])
+    return {i for i, token in enumerate(decoded) if text in token}
+
+
+def _no_dropout(model: nn.Module) -> None:
+    """Switch dropout off for good: with it the ratio of two scorings is not 1.
+
+    eval() alone would not do: gradient checkpointing works in training mode only.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name in ("attention_dropout", "attn_dropout", "dropout", "dropout_p"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+
+
+class Policy(nn.Module):
+    """A causal LM with its tokenizer and the settings that sampling and scoring share.
+
+    Args:
+        model: a HuggingFace causal LM, a peft model, or what behaves like them.
+        tokenizer: its tokenizer; it needs no PAD token.
+        max_new_tokens: longest response, the end token included.
+        max_prompt_tokens: longest prompt.
+        stop: a text that also ends a response, or None. Every token that has it in its text is an
+            end token, trained like EOS.
+        autocast: None, or a dtype such as torch.bfloat16 for the forward passes.
+        add_special_tokens: let the tokenizer put BOS in front; False after a chat template, which
+            brings its own.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        max_prompt_tokens: int = MAX_PROMPT_TOKENS,
+        stop: str | None = None,
+        autocast: torch.dtype | None = None,
+        add_special_tokens: bool = True,
+    ):
+        super().__init__()
+        if min(max_new_tokens, max_prompt_tokens) < 1:
+            raise ValueError("max_new_tokens and max_prompt_tokens must be at least 1")
+        self.model, self.tokenizer = model, tokenizer
+        self.max_new_tokens, self.max_prompt_tokens = max_new_tokens, max_prompt_tokens
+        self.autocast, self.add_special_tokens = autocast, add_special_tokens
+        self.vocabulary = model.get_output_embeddings().weight.shape[0]
+        generation = getattr(model, "generation_config", None)
+        self.ends = _as_ids(tokenizer.eos_token_id)
+        self.ends |= _as_ids(getattr(generation, "eos_token_id", None))
+        if stop is not None:
+            self.ends |= tokens_with(tokenizer, stop, self.vocabulary)
+        self.stop = stop
+        if not self.ends:
+            raise ValueError("no end: the tokenizer has no EOS; give stop, a text such as '\\n'")
+        self.pad_id = pad_id_of(tokenizer, self.ends, self.vocabulary)
+        _no_dropout(model)
+        self.plain_head = _head_is_plain(self)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return next(self.model.parameters()).device
+
+    def casting(self):
+        """Return the context of a forward pass."""
+        if self.autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, self.autocast)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the (B, S, V) logits as TinyLM does; rows are padded with pad_id."""
+        real = (ids != self.pad_id).long()
+        with self.casting():
+            return self.model(ids, attention_mask=real, position_ids=_positions(real)).logits
+
+    def checkpointing(self) -> bool:
+        """Return whether the model trades time for memory; it then keeps no cache."""
+        name = "is_activation_checkpointing"  # called so since transformers 5.24
+        return bool(getattr(self.model, name, False)) and self.training
+
+
+def _positions(real: torch.Tensor) -> torch.Tensor:
+    """Return each row's positions, counted from its first real token."""
+    return real.cumsum(1).sub(1).clamp(min=0)
+
+
+@torch.no_grad()
+def _head_is_plain(policy: Policy) -> bool:
+    """Return whether logits are just the head's product with the last hidden state.
+
+    Some models scale or cap their logits; theirs must be asked for.
+    """
+    if not hasattr(policy.model, "get_decoder"):
+        return False
+    ids = torch.tensor([[policy.pad_id, min(policy.ends)]], device=policy.device)
+    hidden = policy.model.get_decoder()(ids).last_hidden_state
+    ours = policy.model.get_output_embeddings()(hidden)
+    return torch.allclose(ours, policy.model(ids).logits, rtol=1e-3, atol=1e-4)
+
+
+# ============================================================== sampling
+
+
+def encode(policy: Policy, prompts: list[str]) -> dict[str, torch.Tensor]:
+    """Return the different prompts, padded on the left, and which of them each row has.
+
+    Returns a dict: "ids" and "real" (U, L), "row" (B,).
+
+    Raises:
+        ValueError: no prompt, an empty one, or one longer than max_prompt_tokens.
+    """
+    if isinstance(prompts, str) or not prompts:
+        raise ValueError(f"prompts must be a list of at least one string, got {prompts!r:.80}")
+    different = list(dict.fromkeys(prompts))
+    rows = [
+        policy.tokenizer(p, add_special_tokens=policy.add_special_tokens)["input_ids"]
+        for p in different
+    ]
+    for text, row in zip(different, rows):
+        if not row or len(row) > policy.max_prompt_tokens:
+            raise ValueError(
+                f"prompt {text!r:.60} has {len(row)} tokens; allowed are 1 to "
+                f"{policy.max_prompt_tokens}: shorten it, or raise max_prompt_tokens"
+            )
+    L = max(len(row) for row in rows)
+    ids = [[policy.pad_id] * (L - len(row)) + row for row in rows]
+    real = [[0] * (L - len(row)) + [1] * len(row) for row in rows]
+    at = {text: i for i, text in enumerate(different)}
+    put = {"device": policy.device}
+    return {
+        "ids": torch.tensor(ids, **put),
+        "real": torch.tensor(real, **put),
+        "row": torch.tensor([at[p] for p in prompts], **put),
+    }
+
+
+def _read_prompts(policy: Policy, prompts: dict, hidden: bool = False):
+    """Read each prompt once; return (its last state or logits (U, ...), cache of all B rows)."""
+    ids, real = prompts["ids"], prompts["real"]
+    more = {"attention_mask": real, "position_ids": _positions(real), "use_cache": True}
+    if hidden:
+        out = policy.model.get_decoder()(ids, **more)
+        last = out.last_hidden_state[:, -1]
+    else:
+        out = policy.model(ids, **more, **_only_last(policy.model))
+        last = out.logits[:, -1]
+    out.cache.batch_select_indices(prompts["row"])
+    return last, out.cache
+
+
+def _only_last(model: nn.Module) -> dict:
+    """Return the argument that spares the logits of all positions but the last."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    known = inspect.signature(type(inner).forward).parameters
+    return {"logits_to_keep": 1} if "logits_to_keep" in known else {}
+
+
+@torch.no_grad()
+def sample(policy, prompts, temperature=1.0, greedy=False, max_new_tokens=None, generator=None):
+    """Sample one response for every prompt; equal prompts are read once.
+
+    Args:
+        policy: a Policy.
+        prompts: list of B strings.
+        temperature: above 0; logits are divided by it, here and in scoring.
+        greedy: take the likeliest token instead.
+        max_new_tokens: longest response; None takes the policy's.
+        generator: a torch.Generator on the policy's device, or None for the global one.
+
+    Returns tinylm's dict ("ids" (B, L + T), "prompt_len" L, "mask" (B, T) 1.0 up to and including
+    the end token), and what scoring needs: "prompts", "temperature", "tokenizer", "ends".
+
+    Raises:
+        ValueError: temperature or max_new_tokens out of range, or prompts that encode rejects.
+    """
+    limit = policy.max_new_tokens if max_new_tokens is None else max_new_tokens
+    if not temperature > 0 or limit < 1:
+        raise ValueError(
+            "sample: temperature must be above 0 and max_new_tokens at least 1, got "
+            f"{temperature} and {limit}"
+        )
+    known = encode(policy, prompts)
+    row, ends = known["row"], torch.tensor(sorted(policy.ends), device=policy.device)
+    real, tokens, mask = known["real"][row], [], []
+    done = torch.zeros(len(row), dtype=torch.bool, device=policy.device)
+    with policy.casting():
+        last, cache = _read_prompts(policy, known)
+        last = last[row]  # (B, V)
+        while True:
+            scaled = last.float() / temperature
+            if greedy:
+                token = scaled.argmax(-1)
+            else:
+                token = torch.multinomial(scaled.softmax(-1), 1, generator=generator).squeeze(1)
+            mask.append(~done)
+            tokens.append(token.masked_fill(done, policy.pad_id))
+            done = done | torch.isin(token, ends)
+            if len(tokens) == limit or done.all():
+                break
+            real = torch.cat([real, mask[-1].long().unsqueeze(1)], 1)
+            place = _positions(real)[:, -1:]
+            out = policy.model(
+                tokens[-1].unsqueeze(1), attention_mask=real, position_ids=place, cache=cache
+            )
+            last = out.logits[:, -1]
+    return {
+        "ids": torch.cat([known["ids"][row], torch.stack(tokens, 1)], 1),
+        "prompt_len": known["ids"].shape[1],
+        "mask": torch.stack(mask, 1).float(),
+        "prompts": known,
+        "temperature": float(temperature),
+        "tokenizer": policy.tokenizer,
+        "ends": policy.ends,
+    }
+
+
+def response_ids(out) -> list[list[int]]:
+    """Return the sampled ids of every row, its end token included."""
+    ids, lengths = out["ids"][:, out["prompt_len"] :].tolist(), out["mask"].sum(1).int().tolist()
+    return [row[:n] for row, n in zip(ids, lengths)]
+
+
+def rows_of(out, at: torch.Tensor) -> dict:
+    """Return sample's dict for some of its rows, with no more positions than they need.
+
+    Args:
+        out: what sample returned.
+        at: (rows,) indices.
+    """
+    at = at.to(out["ids"].device)
+    mask, L = out["mask"][at], out["prompt_len"]
+    T = max(1, int(mask.sum(1).max()))
+    different, row = out["prompts"]["row"][at].unique(return_inverse=True)
+    known = {k: out["prompts"][k][different] for k in ("ids", "real")} | {"row": row}
+    return out | {"ids": out["ids"][at, : L + T], "mask": mask[:, :T], "prompts": known}
+
+
+def decode_responses(out):
+    """Return the B responses as strings, without the end token and other special tokens."""
+    rows = [r[:-1] if r and r[-1] in out["ends"] else r for r in response_ids(out)]
+    return out["tokenizer"].batch_decode(rows, skip_special_tokens=True)
+
+
+# ============================================================== scoring
+
+
+def _states(policy: Policy, out: dict) -> torch.Tensor:
+    """Return the hidden states or logits before every real response token, (tokens, width or V)."""
+    known, L, mask = out["prompts"], out["prompt_len"], out["mask"].bool()
+    ids, row = out["ids"], known["row"]
+    real = torch.cat([known["real"][row], mask.long()], 1)
+    inner = policy.model.get_decoder() if policy.plain_head else policy.model
+    what = "last_hidden_state" if policy.plain_head else "logits"
+    if policy.checkpointing():  # no cache: prompts are read in every row
+        keep = {"attention_mask": real[:, :-1], "position_ids": _positions(real)[:, :-1]}
+        states = getattr(inner(ids[:, :-1], use_cache=False, **keep), what)
+        return states[:, L - 1 :][mask]
+    last, cache = _read_prompts(policy, known, hidden=policy.plain_head)
+    states = last[row].unsqueeze(1)  # before the first response token
+    if mask.shape[1] > 1:
+        place = _positions(real)[:, L:-1]
+        more = inner(ids[:, L:-1], attention_mask=real[:, :-1], position_ids=place, cache=cache)
+        states = torch.cat([states, getattr(more, what)], 1)  # (B, T, ...)
+    return states[mask]
+
+
+def _in_chunks(policy: Policy, states: torch.Tensor, targets, temperature: float, measure):
+    """Return measure(logits / temperature, targets) of all tokens, a chunk at a time."""
+    head = policy.model.get_output_embeddings() if policy.plain_head else nn.Identity()
+
+    def one(states, targets):
+        return measure(head(states).float() / temperature, targets)
+
+    size = max(1, CHUNK // policy.vocabulary)
+    pieces = list(zip(states.split(size), targets.split(size)))
+    # With several chunks backward makes each chunk's logits anew instead of keeping them all.
+    if len(pieces) > 1 and torch.is_grad_enabled():
+        return torch.cat([checkpoint(one, *piece, use_reentrant=False) for piece in pieces])
+    return torch.cat([one(*piece) for piece in pieces])
+
+
+def _logp(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return log softmax at the targets, without the (tokens, V) result of log_softmax."""
+    return logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
+
+
+def _entropy(logits: torch.Tensor, _) -> torch.Tensor:
+    return logits.logsumexp(-1) - (logits.softmax(-1) * logits).sum(-1)
+
+
+def _per_token(policy: Policy, out: dict, measure) -> torch.Tensor:
+    """Return a measure of the distribution at every real response token, (B, T), else 0."""
+    mask = out["mask"].bool()
+    targets = out["ids"][:, out["prompt_len"] :][mask]
+    with policy.casting():
+        values = _in_chunks(policy, _states(policy, out), targets, out["temperature"], measure)
+    return torch.zeros_like(out["mask"]).masked_scatter(mask, values.to(out["mask"].dtype))
+
+
+def sequence_logprobs(policy, out):
+    """Return the log-probability of every sampled token at the temperature it was sampled at.
+
+    Args:
+        policy: a Policy; not necessarily the one that sampled, but with the same tokenizer.
+        out: the dict that sample returns.
+
+    Returns: (B, T) tensor, 0 where the mask is 0.
+
+    Gradients: flow to the model's parameters.
+    """
+    return _per_token(policy, out, _logp)
+
+
+@torch.no_grad()
+def token_entropy(policy, out):
+    """Return the mean entropy (nats) at the response tokens; a few rows of logits at a time."""
+    return float(_per_token(policy, out, _entropy).sum() / out["mask"].sum().clamp(min=1.0))
+
+
+# ============================================================== data, reward, evaluation
+
+EXAMPLES = "5+3=8\n2+7=9\n"  # shown before every question: what an answer looks like
+STOP = "\n"  # ends an answer to such a prompt
+PAIRS = [(a, b) for a in range(10) for b in range(10)]
+
+
+def make_batch(n, rng):
+    """Return n one-digit sums as (prompts, answers), after two examples.
+
+    Args:
+        n: number of problems.
+        rng: a random.Random.
+    """
+    pairs = rng.choices(PAIRS, k=n)
+    return [f"{EXAMPLES}{a}+{b}=" for a, b in pairs], [str(a + b) for a, b in pairs]
+
+
+def reward(response, answer):
+    """Return 1.0 if the response is the answer, blanks around it aside, else 0.0."""
+    return 1.0 if response.strip() == answer else 0.0
+
+
+def accuracy(policy, n=200, greedy=False, seed=0):
+    """Return the share of n sums that the policy answers right; its own random numbers.
+
+    Raises:
+        ValueError: n is below 1.
+    """
+    if n < 1:
+        raise ValueError(f"accuracy: n must be at least 1, got {n}")
+    prompts, answers = make_batch(n, random.Random(seed + 1))
+    generator = torch.Generator(policy.device).manual_seed(seed)
+    right = 0.0
+    for i in range(0, n, 64):
+        out = sample(policy, prompts[i : i + 64], greedy=greedy, generator=generator)
+        right += sum(map(reward, decode_responses(out), answers[i : i + 64]))
+    return right / n
+
+
+def load_or_train_sft(path, **settings):
+    """Return the Policy of a model folder (or hub name); settings are Policy's.
+
+    Raises:
+        OSError: there is no such model.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    return Policy(model, AutoTokenizer.from_pretrained(path), **({"stop": STOP} | settings))
