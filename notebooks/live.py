@@ -1,0 +1,206 @@
+"""Curves while a run is going on, runs side by side, and what is kept in runs/."""
+
+import html
+import json
+import time
+from pathlib import Path
+
+from notebooks.show import BLUE, ORANGE, STYLES, Shown, display, image, new_figure, picture, table
+
+PANELS = {"accuracy": "accuracy on held-out sums", "reward": "mean reward of the samples",
+          "loss": "loss", "kl": "KL to the SFT model (k3)",
+          "clip_frac": "share of tokens clipped",
+          "frac_zero_signal": "share of zero-signal groups",
+          "entropy": "entropy (nats per token)"}
+WINDOW = 10  # iterations that one point of a curve is the mean of
+
+# ============================================================== while it trains
+
+
+class Live:
+    """Accuracy, entropy and a progress bar, updated in place while train_grpo runs.
+
+    Args:
+        lab: a loaded lab file; two of its functions are wrapped while it trains.
+        cfg: its GRPOConfig.
+    """
+
+    def __init__(self, lab, cfg):
+        if task := lab.next_task():  # before anything is drawn or saved
+            raise NotImplementedError("Task {}: {}".format(*task))
+        self.lab, self.cfg = lab, cfg
+        self.entropy, self.sampled, self.greedy, self.reward = [], [], [], []
+        self.start = self.drawn = time.monotonic()
+        self.pause = 0.5
+        self.handle = display(self.shown(), display_id=True)
+
+    def train(self, out_dir):
+        """Train and redraw, twice a second at most; return (policy, history)."""
+        step, accuracy = self.lab.grpo_step, self.lab.accuracy
+
+        def watched_step(*args, **kwargs):
+            stats = step(*args, **kwargs)
+            self.entropy.append(stats["entropy"])
+            self.reward.append(stats["reward"])
+            if time.monotonic() - self.drawn > self.pause:
+                self.draw()
+            return stats
+
+        def watched_accuracy(model, **kwargs):
+            value = accuracy(model, **kwargs)
+            (self.greedy if kwargs.get("greedy") else self.sampled).append(value)
+            return value
+
+        self.lab.grpo_step, self.lab.accuracy = watched_step, watched_accuracy
+        try:
+            return self.lab.train_grpo(self.cfg, verbose=False, out_dir=out_dir)
+        finally:
+            self.lab.grpo_step, self.lab.accuracy = step, accuracy
+            self.draw()
+
+    def draw(self):
+        """Put the present state in the place of the last one."""
+        begun = time.monotonic()
+        if self.handle is not None:
+            self.handle.update(self.shown())
+        self.drawn = time.monotonic()
+        # Drawing takes a fifth of the time at most, also on a slow machine.
+        self.pause = max(0.5, 4 * (self.drawn - begun))
+
+    def words(self):
+        """Return the state as one line."""
+        last = [f"{name} {values[-1]:.3f}" for name, values in (
+            ("sampled accuracy", self.sampled), ("greedy", self.greedy),
+            ("reward", self.reward), ("entropy", self.entropy)) if values]
+        return (f"iteration {len(self.entropy)} of {self.cfg.iters}, "
+                f"{time.monotonic() - self.start:.0f} s: {', '.join(last) or 'starting'}")
+
+    def shown(self):
+        """Return the progress bar, the line of text and the two curves."""
+        words = self.words()
+        bar = (f'<progress aria-label="training" max="{max(self.cfg.iters, 1)}" '
+               f'value="{len(self.entropy)}" style="width:60%"></progress>')
+        alt = f"Two curves: accuracy on held-out sums, entropy of the policy. Now {words}."
+        return Shown(f"<div>{bar}<p>{html.escape(words)}</p>{image(self.figure(), alt, 80)}</div>",
+                     words)
+
+    def figure(self):
+        """Return both curves up to now."""
+        figure, (left, right) = new_figure(9, 3, ncols=2)
+        for values, color, style, name in ((self.sampled, BLUE, "o-", "sampled"),
+                                           (self.greedy, ORANGE, "s--", "greedy")):
+            x = [min(i * self.cfg.eval_every, self.cfg.iters) for i in range(len(values))]
+            left.plot(x, values, style, color=color, ms=3, label=name)
+        right.plot(range(1, len(self.entropy) + 1), self.entropy, color=BLUE, lw=1)
+        left.set(title=PANELS["accuracy"], ylim=(0, 1.02), xlabel="iteration")
+        right.set(title=PANELS["entropy"], ylim=(0, None), xlabel="iteration")
+        left.legend(loc="lower right")
+        for axes in (left, right):
+            axes.set_xlim(0, max(self.cfg.iters, 1))
+        return figure
+
+
+# ============================================================== runs
+
+
+def read_runs(folder):
+    """Return the runs kept below a folder: a list of dicts name, seed, config, history, seconds."""
+    runs = []
+    for path in sorted(Path(folder).glob("*/history.json")):
+        try:
+            history = json.loads(path.read_text(encoding="utf-8"))
+            config = json.loads((path.parent / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue  # a run that is being written, or one that was never whole
+        if history.get("acc_sampled"):
+            runs.append({"name": path.parent.name, "seed": config.get("seed"), "config": config,
+                         "history": history, "seconds": history.get("seconds", 0)})
+    return runs
+
+
+def list_runs(runs, default):
+    """Return a table of runs; settings are those that differ from the dict default."""
+    rows = []
+    for run in runs:
+        history, settings = run["history"], run["config"]
+        odd = [f"{k} = {settings[k]}" for k, v in default.items() if settings.get(k, v) != v]
+        rows.append([run["name"], len(history["loss"]), f"{history['acc_sampled'][0]:.3f}",
+                     f"{history['acc_sampled'][-1]:.3f}", f"{history['entropy'][-1]:.3f}"
+                     if history["entropy"] else "-", ", ".join(odd) or "default"])
+    head = ["run", "iterations", "accuracy at the start", "at the end", "entropy", "settings"]
+    return table("Runs, sampled accuracy", head, rows)
+
+
+def smooth(values):
+    """Return (iterations, means over WINDOW iterations); the rest at the end counts too."""
+    parts = [values[i:i + WINDOW] for i in range(0, len(values), WINDOW)]
+    return ([i * WINDOW + (len(p) + 1) / 2 for i, p in enumerate(parts)],
+            [sum(p) / len(p) for p in parts])
+
+
+def curve(run, key):
+    """Return (x, y) of one curve of a run."""
+    history = run["history"]
+    if key.startswith("acc_"):
+        return history["eval_iter"][:len(history[key])], history[key]
+    return smooth(history[key])
+
+
+def band(axes, runs, key, color, style, label):
+    """Draw the mean of some runs as a line and their range as a band; return the end's mean."""
+    curves = [curve(run, key) for run in runs if run["history"].get(key)]
+    if not curves:
+        return None
+    x = max((c[0] for c in curves), key=len)
+    columns = [[y[i] for _, y in curves if i < len(y)] for i in range(len(x))]
+    if len(curves) > 1:
+        axes.fill_between(x, [min(c) for c in columns], [max(c) for c in columns],
+                          color=color, alpha=0.2, lw=0)
+    middle = [sum(c) / len(c) for c in columns]
+    axes.plot(x, middle, color=color, ls=style, lw=1.5, label=label)
+    return middle[-1]
+
+
+def seven(sets):
+    """Return seven panels that compare sets of runs: mean and range over the seeds.
+
+    Args:
+        sets: dict from a label to a list of runs, at most seven of them.
+    """
+    figure, grid = new_figure(12, 6, nrows=2, ncols=4)
+    *panels, last = grid.flat
+    words = []
+    for (label, runs), (color, style) in zip(sets.items(), STYLES):
+        ends = {}
+        for axes, (key, title) in zip(panels, PANELS.items()):
+            first = "acc_sampled" if key == "accuracy" else key
+            ends[key] = band(axes, runs, first, color, style, label)
+            axes.set_title(title, fontsize=10)
+            axes.set_xlabel("iteration", fontsize=8)
+        said = ", ".join(f"{k} {v:.3f}" for k, v in ends.items() if v is not None)
+        words.append(f"{label} ({len(runs)} run{'s' * (len(runs) > 1)}) ends at {said}")
+    panels[0].set_ylim(0, 1.02)
+    last.axis("off")
+    last.legend(*panels[0].get_legend_handles_labels(), loc="center", frameon=False)
+    rule = f"Line: mean; band: range over the seeds; a point: mean of {WINDOW} iterations."
+    alt = f"Seven panels: {', '.join(PANELS.values())}. {'; '.join(words)}."
+    return picture(figure, alt, f"{rule} {'; '.join(words)}.")
+
+
+def bars(sets):
+    """Return the sampled accuracy at the end of sets of runs, the best on top."""
+    ends = {label: [run["history"]["acc_sampled"][-1] for run in runs]
+            for label, runs in sets.items()}
+    ordered = sorted(ends, key=lambda label: sum(ends[label]) / len(ends[label]))
+    figure, axes = new_figure(8, 0.9 + 0.3 * len(ordered))
+    for y, label in enumerate(ordered):
+        values = ends[label]
+        axes.plot([min(values), max(values)], [y, y], color=BLUE, lw=6, alpha=0.3)
+        axes.plot(values, [y] * len(values), "|", color=BLUE, ms=10)
+        axes.plot(sum(values) / len(values), y, "o", color=ORANGE)
+    axes.set(yticks=range(len(ordered)), yticklabels=ordered, xlim=(0, 1),
+             xlabel="sampled accuracy at the end (dot: mean, tick: one seed)")
+    axes.grid(axis="x", alpha=0.3)
+    words = "; ".join(f"{label} {sum(ends[label]) / len(ends[label]):.3f}"
+                      for label in reversed(ordered))
+    return picture(figure, f"Sampled accuracy at the end, best first: {words}.", words + ".")

@@ -1,0 +1,86 @@
+# ruff: noqa: E402
+"""Source of ../2_watch_it_train.ipynb. Build it with: python -m instructor.build notebooks."""
+
+# %% [markdown]
+# # 2. Watch it train
+#
+# The curves grow while the model learns. It takes as long as `python lab15_grpo.py` (about 15
+# seconds on a quiet core) and a little for the drawing. The square of the tool bar (interrupt)
+# ends it early; what was measured is kept.
+
+# %%
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = ""  # only where the lab has to be fetched (Colab): its address, as for git clone
+places = [Path.cwd(), *Path.cwd().parents, Path.cwd() / "lab15"]
+top = next((p for p in places if (p / "tinylm.py").is_file()), places[-1])
+if not top.is_dir():
+    assert REPOSITORY, "The lab is not here. Put its address into REPOSITORY, in this cell."
+    subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, str(top)], check=True)
+sys.path.insert(0, str(top))
+importlib.import_module("notebooks.first_cell").start()
+
+# %% [markdown]
+# ## Before you start
+#
+# Sampled accuracy begins near 0.45, greedy accuracy above 0.9. Which of the two will move? What
+# will the entropy do: the policy was unsure which number to say, will it still be?
+
+# %%
+from notebooks import live
+from notebooks.first_cell import FAST, RUNS, needs
+from notebooks.show import display
+
+SEED = 0
+with needs(1, 2, 3, 4, 5) as lab:
+    short = {"iters": 30, "eval_n": 100} if FAST else {}
+    cfg = lab.GRPOConfig(seed=SEED, **short)
+    policy, history = live.Live(lab, cfg).train(out_dir=RUNS / f"notebook-seed{SEED}")
+    print(lab.verdict(cfg, history))
+
+# %% [markdown]
+# ## Your run among others
+#
+# One run is one throw of the dice. Here it stands beside five seeds of the default settings,
+# measured with the solution and kept in the repository: the line is their mean, the band goes
+# from the lowest to the highest. Where does yours leave the band, and is there a reason?
+
+# %%
+from notebooks import experiments
+
+kept = experiments.load("default")
+mine = [run for run in live.read_runs(RUNS) if run["name"] == f"notebook-seed{SEED}"]
+display(live.seven({"default settings": kept} | ({"this run": mine} if mine else {})))
+
+# %% [markdown]
+# What to look at:
+#
+# - **accuracy** and **reward** are the progress signals. The reward is that of the samples the
+#   policy learns from, accuracy that of sums it never trains on.
+# - **loss** stays near 0 from the first to the last iteration. Say why before you read
+#   [section 7](../chapter.md#section-7).
+# - **share of zero-signal groups** rises as the policy gets better: a group that is all right
+#   teaches nothing.
+# - **entropy** falls: the policy becomes sure. **KL** grows: it leaves the SFT model.
+#
+# ## Compare any runs
+#
+# Every `python lab15_grpo.py --out runs/NAME` ends up in the table below; so does the run above.
+# Train one with another setting, say `--lr 3e-3`, and one with `--scale-std` turned off
+# (`--no-scale-std`). Then put their names into `chosen`.
+
+# %%
+runs = live.read_runs(RUNS)
+default = kept[0]["config"] | {"seed": 0}
+display(live.list_runs(runs, default))
+
+# %%
+chosen = [run["name"] for run in runs][:4]  # or names from the table: ["seed0", "lr3e-3"]
+sets = {name: [run for run in runs if run["name"] == name] for name in chosen}
+if sets:
+    display(live.seven(sets))
+else:
+    print("No runs yet. In a terminal: python lab15_grpo.py --out runs/first")

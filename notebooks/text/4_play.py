@@ -1,0 +1,67 @@
+# ruff: noqa: E402
+"""Source of ../4_play.ipynb. Build it with: python -m instructor.build notebooks."""
+
+# %% [markdown]
+# # 4. Turn the knobs
+#
+# Three small worlds with sliders. A slider can be moved with the mouse, or with the arrow keys
+# once it has the focus (Tab); the number beside it can be typed over. Below each picture its
+# numbers stand as text. Where there are no sliders (the book, a printout), a still picture
+# stands in their place.
+
+# %%
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = ""  # only where the lab has to be fetched (Colab): its address, as for git clone
+places = [Path.cwd(), *Path.cwd().parents, Path.cwd() / "lab15"]
+top = next((p for p in places if (p / "tinylm.py").is_file()), places[-1])
+if not top.is_dir():
+    assert REPOSITORY, "The lab is not here. Put its address into REPOSITORY, in this cell."
+    subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, str(top)], check=True)
+sys.path.insert(0, str(top))
+importlib.import_module("notebooks.first_cell").start()
+
+# %% [markdown]
+# ## The clip: objective and gradient of one token
+#
+# Predict, then try:
+#
+# 1. A = 1, eps = 0.2. At which ratio does the gradient become 0, and is it 0 below 0.8 too?
+# 2. A = -1. On which side is it 0 now?
+# 3. A = -1, rho = 2.4: is this token clipped? What does the step do with it?
+
+# %%
+from notebooks import play
+
+play.board("clip")
+
+# %% [markdown]
+# ## k1, k2, k3: one number from few samples
+#
+# The policy says a token with probability `pi`, the reference model with `ref`. The KL between
+# the two is known exactly; the estimators see only samples of the policy. With
+# $d = \log(\mathrm{ref} / \mathrm{pi})$ at the sampled token:
+# $k_1 = -d$, $k_2 = d^2/2$, $k_3 = e^d - d - 1$.
+#
+# 1. pi = ref: what are all three? Move one of them by 0.05: which is noisiest?
+# 2. Which one can be below 0? Which has a bias?
+# 3. pi = 0.98, ref = 0.5, then the other way round: where is k3 the noisier one?
+
+# %%
+play.board("kl")
+
+# %% [markdown]
+# ## Groups without signal
+#
+# A group teaches nothing if all its rewards are equal. With a probability `p` of being right
+# that is so in $p^G + (1-p)^G$ of the groups.
+#
+# 1. p = 0.9, the end of the training: which share does G = 8 lose, and G = 4, and G = 2?
+# 2. Why does the curve have the same height at p = 0.1?
+# 3. A task the model almost never solves, p = 0.01: which G gives half of the groups a signal?
+
+# %%
+play.board("groups")
