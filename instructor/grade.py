@@ -2,225 +2,58 @@
 
     python -m instructor.grade SUBMISSIONS --out OUT [-j 2] [--seed-file FILE]
 
-Writes OUT/scores.csv, OUT/results.json and OUT/feedback/. Stopped and started again it goes on
-where it was. instructor/README.md has the first hour, and what the sandbox stops and what not.
+Writes OUT/scores.csv and, for every student, OUT/STUDENT/results.json and feedback.html. Stopped
+and started again it goes on where it was. instructor/README.md has the first hour, and what the
+sandbox stops and what not.
 """
 
 import argparse
-import builtins
 import fnmatch
-import hashlib
-import importlib
 import os
-import re
 import secrets
+import shutil
+import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch
 
 import torch
 
-from tests.labfile import ROOT, TASKS, ascii_line
+from tests.labfile import ascii_line
 
-from . import intake
-from .hidden import common
+from . import intake, syscalls
+from .bwrap import PREFIX, complaint, sweep
+from .judging import Course, file_hash, judge
 from .results import Results, write
-from .sandbox import Clock, Failed, Limits, Maker, SandboxError
+from .sandbox import Clock, Limits, Maker, SandboxError
 
-CAP = 0.5  # of a task's points at most, unless all of its tests pass
-DEFINITIONS = (
-    "Only its imports and definitions were used; keep what trains or runs under "
-    "if __name__ == '__main__'"
-)
-ERRORS = re.compile(r"(\w+Error|\w+Exception|StopIteration|KeyboardInterrupt|SystemExit)")
 REMEDY = """Without bubblewrap a student's code has all rights of your account. Either
 install it and let it make namespaces:
     apt-get install bubblewrap        (Debian, Ubuntu; not on macOS or Windows)
     sysctl kernel.apparmor_restrict_unprivileged_userns=0        (Ubuntu 24.04)
+    docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined ...
 or, only if you trust every file, say --trust: the same tests, without any protection of your
 files, your network and the other students' results."""
-
-
-# ---------------------------------------------------------------- judging
-
-
-class Course:
-    """The hidden tests with the numbers of one seed."""
-
-    def __init__(self, seed):
-        self.modules = {n: importlib.import_module(f"instructor.hidden.task{n}") for n in TASKS}
-        self.cases = {n: module.make(seed) for n, module in self.modules.items()}
-        files = sorted((ROOT / "instructor" / "hidden").glob("*.py"))
-        code = ("worker", "isolate", "wire", "sandbox", "grade")
-        files += [ROOT / "instructor" / f"{name}.py" for name in code]
-        files += [ROOT / "tinylm.py", ROOT / "tests" / "labfile.py"]
-        files += [ROOT / "solutions" / "lab15_grpo.py"]
-        digest = hashlib.sha256(seed.encode())
-        for path in files:
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-        self.hash = digest.hexdigest()[:16]
-        self.version = str(common.reference().LAB_VERSION)
-
-
-def builtin_error(name):
-    """Return the name of an exception if it is one of Python's own.
-
-    A student's class could carry a hidden test's numbers in its name.
-    """
-    known = isinstance(name, str) and ERRORS.fullmatch(name) and hasattr(builtins, name)
-    return name if known else "an error"
-
-
-def run_cases(box, module, cases):
-    """Return (verdicts, messages) of all cases of a task in an open box."""
-    verdicts, replies, messages = [], [], []
-    dead = None
-    for case in cases:
-        nothing = {test: set() for test in case.tests}
-        if dead:
-            verdicts.append(nothing)
-            continue
-        answer = case.answer() if case.answer else None
-        try:
-            reply = box.call(case.send, answer)
-        except Failed as error:
-            dead = str(error)
-            verdicts.append(nothing)
-            continue
-        replies.append(reply)
-        if reply.get("ok") is not True:
-            line = reply.get("line")
-            where = f" (your line {line})" if type(line) is int and 0 < line < 10**5 else ""
-            messages.append(f"a call ended with {builtin_error(reply.get('error'))}{where}")
-            verdicts.append(nothing)
-            continue
-        reply["asked"] = answer.asked if answer else []
-        try:
-            verdicts.append(module.judge(case, reply))
-        except Exception:  # an odd reply that judge was not made for is a wrong one
-            verdicts.append(nothing)
-    if hasattr(module, "across"):
-        try:
-            verdicts.append(module.across(cases, [] if dead else replies))
-        except Exception:
-            verdicts.append({test: set() for test in module.TESTS})
-    return verdicts, list(dict.fromkeys([*([dead] if dead else []), *messages]))[:3]
-
-
-def points(number, tests, passed):
-    """Return the points of a task: all, or a share of CAP by the tests that give credit."""
-    most = TASKS[number].points
-    if all(passed.values()):
-        return float(most)
-    parts = [passed[name] for name, test in tests.items() if test.counts]
-    return round(CAP * most * sum(parts) / len(parts), 2)
-
-
-def blank(number, tests, message):
-    """Return the result of a task that could not be judged."""
-    names = {test.name: False for test in tests.values()}
-    return {"points": 0.0, "max": TASKS[number].points, "tests": names, "messages": [message]}
-
-
-def judge_task(number, box, course, loaded):
-    """Return the result of one task whose file has been loaded."""
-    module = course.modules[number]
-    if loaded.get("kind") != "written":
-        return blank(number, module.TESTS, clean(loaded.get("text", "it cannot be judged")))
-    verdicts, messages = run_cases(box, module, course.cases[number])
-    passed = common.combine(module.TESTS, verdicts)
-    hints = [
-        f"not passed: {test.name} - {test.hint}"
-        for name, test in module.TESTS.items()
-        if not passed[name]
-    ]
-    return {
-        "points": points(number, module.TESTS, passed),
-        "max": TASKS[number].points,
-        "tests": {test.name: passed[name] for name, test in module.TESTS.items()},
-        "messages": messages + hints,
-    }
-
-
-def clean(text):
-    """Return text that came out of the sandbox as one short harmless line."""
-    return re.sub(r"[^ -~]|[`<>|\[\]\\]", "'", ascii_line(text, 160))
-
-
-def judge_file(data, course, maker):
-    """Return (results by task, notes) of one file."""
-    with maker.open() as sandbox:
-        return judge_tasks(data, course, maker, sandbox)
-
-
-def judge_tasks(data, course, maker, sandbox):
-    """Return (results by task, notes) of one file in an open sandbox."""
-    tasks, notes = {}, {}
-    clock, definitions_only, hopeless, again = Clock(maker.limits.submission), False, "", True
-    while len(tasks) < len(TASKS):
-        number = len(tasks) + 1
-        if hopeless:
-            tasks[number] = blank(number, course.modules[number].TESTS, hopeless)
-            continue
-        try:
-            with sandbox.open(number, clock) as box:
-                loaded = box.load(data, definitions_only)
-                notes.update(dict.fromkeys(map(clean, _texts(loaded.get("problems")))))
-                if loaded.get("printed") is True:
-                    notes["it prints a lot while it is loaded; what it prints is not read"] = None
-                tasks[number] = judge_task(number, box, course, loaded)
-        except Failed as error:  # of load: judge_task catches those of its calls
-            if definitions_only or clock.left <= 0:
-                hopeless = f"the file cannot be loaded: {error}"
-            definitions_only = True
-            notes[f"loading the file: {error}. {DEFINITIONS}"] = None
-        except SandboxError:  # perhaps the file before this task has hurt it: once more
-            if not again:
-                raise
-            again = False
-            sandbox.kill()
-    return tasks, list(notes)[:12]
-
-
-def _texts(value):
-    return [x for x in value if isinstance(x, str)][:5] if isinstance(value, list) else []
-
-
-def judge(submission, course, maker):
-    """Return the result of one submission as plain data."""
-    began = time.monotonic()
-    data, problem = (None, submission.note)
-    if submission.path is not None:
-        data, problem = intake.read(submission.path)
-    problem, note = clean(problem), clean(submission.note)
-    if data is None:
-        tasks = {n: blank(n, course.modules[n].TESTS, problem) for n in TASKS}
-        notes = [f"nothing was graded: {problem}"]
-    else:
-        tasks, notes = judge_file(data, course, maker)
-        notes = [note, *notes] if note else notes
-    return {
-        "student": submission.student,
-        "key": key_of(submission, course, data),
-        "total": round(sum(t["points"] for t in tasks.values()), 2),
-        "tasks": {str(n): t for n, t in tasks.items()},
-        "notes": notes,
-        "seconds": round(time.monotonic() - began, 2),
-    }
-
-
-def key_of(submission, course, data):
-    """Return what a result depends on: the file, the tests, the lab."""
-    content = data if data is not None else f"nothing: {submission.note}".encode()
-    return f"{hashlib.sha256(content).hexdigest()[:16]}-{course.hash}"
-
-
-# ---------------------------------------------------------------- the command
+SECONDS = {  # flag: (field of Limits, help)
+    "call-seconds": ("call", "for one call of a function"),
+    "load-seconds": ("load", "to load a file"),
+    "submission-seconds": ("submission", "for a file, all in all"),
+    "practice-seconds": ("practice", "for what the public tests say"),
+}
+SIZES = {
+    "memory-mib": ("memory", "for all processes of a file together"),
+    "process-mib": ("process", "for one process, above what torch takes"),
+    "scratch-mib": ("scratch", "of files in the sandbox"),
+    "file-mib": ("file", "of one file there"),
+    "processes": ("processes", "and threads at a time"),
+    "files": ("files", "open at a time in a process"),
+}
 
 
 def arguments(args):
@@ -237,19 +70,54 @@ def arguments(args):
         help="the course's secret: any text; without it OUT/seed.txt is made",
     )
     parser.add_argument("--student", metavar="GLOB", help="only these students")
+    parser.add_argument("--again", action="store_true", help="judge also what has a result")
     parser.add_argument("--trust", action="store_true", help="no sandbox: see README.md")
     parser.add_argument("--as-root", action="store_true", help="run although you are root")
-    for name, value in (("call", 10), ("load", 10), ("submission", 60)):
-        parser.add_argument(f"--{name}-seconds", type=float, default=value, metavar="S")
+    for name, (field, words) in SECONDS.items():
+        value = getattr(Limits, field)
+        parser.add_argument(
+            f"--{name}", type=_positive, default=value, metavar="S",
+            help=f"{words} (default {value:g})",
+        )
+    for name, (field, words) in SIZES.items():
+        shift = 20 * name.endswith("-mib")
+        parser.add_argument(
+            f"--{name}", type=_positive, default=getattr(Limits, field) >> shift, metavar="N",
+            help=f"{words} (default %(default)g)",
+        )
     return parser.parse_args(args)
+
+
+def _positive(text):
+    value = float(text)
+    if not 0 < value < 1e7:
+        raise argparse.ArgumentTypeError(f"{text}: give a number above 0")
+    return value
+
+
+def limits_of(flags):
+    """Return the Limits that the flags ask for."""
+    given = {field: getattr(flags, n.replace("-", "_")) for n, (field, _) in SECONDS.items()}
+    for name, (field, _) in SIZES.items():
+        given[field] = int(getattr(flags, name.replace("-", "_"))) << 20 * name.endswith("-mib")
+    return Limits(**given)
 
 
 def seed_of(flags):
     """Return the course's seed."""
     path = flags.seed_file or flags.out / "seed.txt"
     if flags.seed_file is None and not path.exists():
-        write(path, secrets.token_hex(16) + "\n")
-        path.chmod(0o600)
+        own = path.with_name(f"seed.{os.getpid()}.tmp")
+        write(own, secrets.token_hex(16) + "\n")
+        own.chmod(0o600)
+        try:
+            os.link(own, path)  # of several that start at once, one wins
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            shutil.copyfile(own, path)
+            path.chmod(0o600)
+        own.unlink()
     seed = path.read_text(encoding="utf-8").strip()
     if not seed:
         raise ValueError(f"{path} is empty")
@@ -270,63 +138,116 @@ def check_rights(flags):
     return None
 
 
-def grade_all(found, course, maker, results, jobs):
-    """Grade what has no result yet; return the number of files that could not be graded."""
-    from tqdm import tqdm
+class Run:
+    """One run of the command over a class.
 
-    waiting, failed = [], 0
-    for sub in found:
-        data = intake.read(sub.path)[0] if sub.path else None
-        old = results.known(sub, key_of(sub, course, data))
-        if old is None:
-            waiting.append(sub)
-        else:
-            results.add(old, save=False)
-    bar = tqdm(total=len(found), initial=len(found) - len(waiting), ascii=True, disable=None)
-    with bar, ThreadPoolExecutor(jobs) as pool:
-        futures = {pool.submit(judge, sub, course, maker): sub for sub in waiting}
+    Args:
+        everybody: all submissions; those of others than `found` only have their row kept.
+        found: the submissions to grade.
+        course, maker, results: a Course, a Maker, a Results.
+        jobs: how many at a time.
+        again: do not look at earlier results.
+    """
+
+    def __init__(self, everybody, found, course, maker, results, jobs=1, again=False):
+        self.found, self.course, self.maker, self.results = found, course, maker, results
+        self.jobs, self.again, self.ungraded = max(1, jobs), again, 0
+        wanted = {s.student for s in found}
+        self.others = [s.student for s in everybody if s.student not in wanted]
+
+    def waiting(self):
+        """Return [(submission, results by task that hold)] of what is left to do."""
+        todo = []
+        for sub in self.found:
+            old = {}
+            if not self.again:
+                data, problem = sub.read()
+                old = self.results.known(sub.student, file_hash(data, problem))
+            if len(old) < len(self.course.modules) or not self.results.keep(sub.student):
+                todo.append((sub, old))
+        for student in self.others:
+            self.results.keep(student)
+        return todo
+
+    def go(self):
+        """Grade; return the number of students for whom the grader itself has failed."""
+        from tqdm import tqdm
+
+        todo = self.waiting()
+        self.results.table()
+        done = len(self.found) - len(todo)
+        bar = tqdm(total=len(self.found), initial=done, ascii=True, disable=None, unit="file")
+        todo, running, written = iter(todo), {}, time.monotonic()
+        with bar, ThreadPoolExecutor(self.jobs) as pool:
+            try:
+                while True:
+                    # No more than what is running: Ctrl-C waits for these few only.
+                    while len(running) < self.jobs and (next_one := next(todo, None)):
+                        sub, old = next_one
+                        running[pool.submit(judge, sub, self.course, self.maker, old)] = sub
+                    if not running:
+                        break
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        self._take(running.pop(future), future, bar)
+                    if time.monotonic() - written > 2:
+                        self.results.table()
+                        written = time.monotonic()
+            except BaseException:
+                self.maker.stop()  # else the pool waits for what is running
+                raise
+            finally:
+                self.results.table()
+        return self.ungraded
+
+    def _take(self, sub, future, bar):
+        """Keep what came of one submission, and say it in a line."""
+        name = ascii_line(sub.student, 40)
         try:
-            for future in as_completed(futures):
-                name = ascii_line(futures[future].student, 40)
-                try:
-                    result = future.result()
-                except Exception as error:  # ours, not the student's: no verdict is written
-                    failed += 1
-                    bar.write(f"{name}: NOT GRADED: {type(error).__name__}: {error}")
-                    if not isinstance(error, SandboxError):
-                        traceback.print_exc()
-                else:
-                    results.add(result)
-                    bar.write(f"{name}: {result['total']:g}  ({result['seconds']:.1f} s)")
-                bar.update()
-        except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return failed
+            result, data = future.result()
+            self.results.add(result, data)
+        except Exception as error:  # ours, not the student's: no verdict is written
+            self.ungraded += 1
+            why = f"{type(error).__name__}: {error}"
+            self.results.failed(sub.student, ascii_line(why))
+            bar.write(f"{name}: NOT GRADED: {why}")
+            if not isinstance(error, SandboxError | OSError):
+                traceback.print_exc()
+        else:
+            total = sum(task["points"] for task in result["tasks"].values())
+            note = f"  {ascii_line(result['notes'][0], 60)}" if result["notes"] else ""
+            bar.write(f"{name}: {total:g}  ({result['seconds']:.1f} s){note}")
+        bar.update()
 
 
 def prepare(flags, unpacked):
-    """Return (submissions, course, maker, results).
+    """Return the Run.
 
     Raises:
         OSError, ValueError: there is nothing to grade, or it cannot be read.
         SandboxError: there is no sandbox.
     """
-    found = intake.find(flags.submissions, unpacked)
+    if flags.submissions.is_dir() and flags.submissions.resolve() in [
+        flags.out.resolve(), *flags.out.resolve().parents
+    ]:
+        raise ValueError(f"{flags.out} lies in {flags.submissions}; write to another folder")
+    everybody = found = intake.find(flags.submissions, unpacked)
     if flags.student:
         found = [s for s in found if fnmatch.fnmatchcase(s.student, flags.student)]
     course = Course(seed_of(flags))
-    limits = Limits(call=flags.call_seconds, load=flags.load_seconds)
-    limits.submission = flags.submission_seconds
-    secret = [flags.out, flags.submissions, *([flags.seed_file] if flags.seed_file else [])]
-    maker = Maker(limits, flags.trust, [p if p.is_dir() else p.parent for p in secret])
+    secret = [flags.out, flags.submissions, unpacked]
+    secret += [flags.seed_file] if flags.seed_file else []
+    sweep()
+    maker = Maker(limits_of(flags), flags.trust, [p if p.is_dir() else p.parent for p in secret])
     try:
-        with maker.open() as sandbox, sandbox.open(1, Clock(1)):  # does it work at all?
-            pass
-    except SandboxError:
+        if not maker.nested:  # else it has been seen to work
+            with maker.open() as sandbox, sandbox.open(1, Clock(1)):
+                pass
+    except SandboxError as error:
         maker.close()
-        raise
-    return found, course, maker, Results(flags.out, course, [s.student for s in found])
+        said = "" if flags.trust else complaint(maker.bwrap)
+        raise SandboxError(f"{error}{'; bubblewrap says: ' * bool(said)}{said}") from None
+    results = Results(flags.out, course, [s.student for s in everybody])
+    return Run(everybody, found, course, maker, results, flags.jobs, flags.again)
 
 
 def main(args=None):
@@ -336,26 +257,32 @@ def main(args=None):
         print(problem)
         return 2
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(prefix="lab15-zip-") as unpacked:
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a scheduler ends a job
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-") as unpacked:
         try:
-            found, course, maker, results = prepare(flags, unpacked)
+            run = prepare(flags, Path(unpacked))
         except (OSError, ValueError) as error:
             print(error)
             return 2
         except SandboxError as error:
             print(f"{error}. {REMEDY}")
             return 2
+        if not flags.trust and syscalls.library() is None:
+            print("libseccomp2 is not installed: no filter of system calls; see README.md")
         if flags.trust:
             print("--trust: no sandbox. The students' code has the rights of your account.")
         try:
-            failed = grade_all(found, course, maker, results, max(1, flags.jobs))
+            failed = run.go()
         except KeyboardInterrupt:
             print("stopped; the same command goes on from here")
             return 130
         finally:
-            maker.close()
-    results.finish()
-    print(f"{len(results.done)} of {len(found)} graded: {flags.out / 'scores.csv'}")
+            run.maker.close()
+    used, peak = run.maker.processor, run.maker.peak >> 20
+    print(f"{used:.1f} s of processor time in sandboxes; the largest took {peak} MiB")
+    graded = len(run.found) - failed
+    print(f"{graded} of {len(run.found)} graded: {flags.out / 'scores.csv'}")
     return 1 if failed else 0
 
 

@@ -6,12 +6,15 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from . import archives
+from . import archives, exports
 
 NAME = "lab15_grpo.py"
 LARGEST = 1 << 20  # bytes of a file
-DEPTH = 3  # folders below a student's own
-NOT_A_LAB = re.compile(r"(conftest|setup|tinylm|sitecustomize|pytest|test_.*|.*_test)\.py")
+DEPTH = 4  # folders below a student's own
+NOT_A_LAB = re.compile(r"(conftest|setup|tinylm|sitecustomize|pytest|test_.*|.*_test)\.py", re.I)
+LIKELY = re.compile(r"(.*[_ -])?lab[ _-]?15.*\.py", re.I)
+NO_PYTHON = (".ipynb", ".pyc", ".rar", ".7z", ".gz", ".tgz", ".tar", ".docx", ".pdf")
+LINK = "it is a link; links are not followed"
 
 
 class Submission(NamedTuple):
@@ -20,6 +23,12 @@ class Submission(NamedTuple):
     student: str
     path: Path | None
     note: str = ""
+    submitted: str | None = None  # a time, as the course system gave it
+    late: bool | str | None = None
+
+    def read(self):
+        """Return (bytes, "") of the file, or (None, what is wrong)."""
+        return read(self.path) if self.path is not None else (None, self.note)
 
 
 def find(source, unpacked=None):
@@ -27,31 +36,33 @@ def find(source, unpacked=None):
 
     Args:
         source: a .py file, a folder, or a course system's zip.
-        unpacked: an empty folder, needed for a zip.
+        unpacked: an empty folder, for what comes out of zips; without it none is opened.
 
     Raises:
         FileNotFoundError: there is nothing to grade.
+        ValueError: the zip is none.
     """
-    source = Path(source)
-    if source.suffix == ".zip" and source.is_file():
-        notes = archives.unpack(source, unpacked)
-        found = find(unpacked) if any(Path(unpacked).iterdir()) else []
-        return [s._replace(note=notes.get(s.student, s.note)) for s in found]
-    if source.is_file():
+    source, finder = Path(source), _Finder(unpacked)
+    if source.suffix.lower() == ".zip" and source.is_file():
+        source = _inner(finder.unpack(source), zipped=True)
+    elif source.is_file():
         return [Submission(_student(source.stem), source)]
     if not source.is_dir():
         raise FileNotFoundError(f"there is no {source}")
-    found = []
-    for path in sorted(source.iterdir()):
-        if path.name.startswith((".", "__")):
-            continue
-        if path.is_dir() and not path.is_symlink():
-            found.append(_in_folder(path))
-        elif path.suffix == ".py":
-            found.append(Submission(_student(path.stem), path))
+    found = finder.folder(_inner(source))
     if not found:
         raise FileNotFoundError(f"there is no .py file and no student's folder in {source}")
     return _unique(found)
+
+
+def _inner(folder, zipped=False):
+    """Return the one folder in a folder if that holds the class, else the folder."""
+    entries = [p for p in folder.iterdir() if not p.name.startswith((".", "__"))]
+    if len(entries) != 1 or not entries[0].is_dir() or entries[0].is_symlink():
+        return folder
+    several = zipped and sum(p.is_dir() for p in entries[0].iterdir()) > 1
+    export = several or (entries[0] / "submission_metadata.yml").is_file()
+    return entries[0] if export else folder
 
 
 def _student(name):
@@ -61,32 +72,147 @@ def _student(name):
 
 
 def _unique(found):
-    seen, result = {}, []
-    for sub in found:
-        seen[sub.student] = seen.get(sub.student, 0) + 1
-        n = seen[sub.student]
-        result.append(sub._replace(student=f"{sub.student} ({n})") if n > 1 else sub)
+    """Return the submissions of (Submission, number) with a name of its own for each."""
+    numbers = {}
+    for sub, number in found:
+        numbers.setdefault(sub.student, set()).add(number)
+    subs = [
+        s._replace(student=f"{s.student} ({n})") if n and len(numbers[s.student]) > 1 else s
+        for s, n in found
+    ]
+    names, seen, result = {s.student for s in subs}, set(), []
+    for sub in subs:
+        name, n = sub.student, 1
+        while name in seen or (n > 1 and name in names):
+            n += 1
+            name = f"{sub.student} ({n})"
+        seen.add(name)
+        result.append(sub._replace(student=name))
     return result
 
 
-def _in_folder(folder):
-    """Return the submission in a student's folder."""
-    student, files = _student(folder.name), []
+class _Finder:
+    """Looks through a class's folder.
+
+    Args:
+        room: an empty folder for what comes out of zips, or None.
+    """
+
+    def __init__(self, room):
+        self.room, self.zips, self.times = room and Path(room), 0, {}
+
+    def unpack(self, path):
+        """Unpack a zip and return the folder.
+
+        Raises:
+            ValueError: it is no zip.
+        """
+        if self.room is None:
+            raise ValueError("a zip is not opened here")
+        self.zips += 1
+        folder = self.room / str(self.zips)
+        folder.mkdir(parents=True)
+        self.times |= archives.unpack(path, folder).times
+        return folder
+
+    def folder(self, source):
+        """Return [(Submission, the course system's number or "")] of a folder."""
+        entries = [p for p in sorted(source.iterdir()) if not p.name.startswith((".", "__"))]
+        loose = [p for p in entries if p.suffix.lower() in (".py", ".zip") and not p.is_dir()]
+        renamed = exports.canvas([p.name for p in loose])
+        groups = exports.gradescope(source / "submission_metadata.yml")
+        found = []
+        for path in entries:
+            if path in loose:
+                if renamed and path.name not in renamed:
+                    continue  # an attempt before the last one
+                name, number = exports.moodle(path.stem)
+                name, number, late = renamed.get(path.name, (name, number, None))
+                found.append((self.loose(path, _student(name))._replace(late=late), number))
+            elif path.is_symlink():
+                found.append((Submission(_student(path.name), None, LINK), ""))
+            elif path.suffix.lower() in NO_PYTHON and not path.is_dir():
+                note = f"a {path.suffix} file; a .py file is wanted"
+                found.append((Submission(_student(path.stem), None, note), ""))
+            elif path.is_dir():
+                name, number = exports.moodle(path.name)
+                sub = self.student(path, _student(name))
+                for name, when in groups.get(path.name, [(sub.student, sub.submitted)]):
+                    sub = sub._replace(student=_student(name), submitted=when)
+                    found.append((sub, number))
+        return found
+
+    def loose(self, path, student):
+        """Return the submission in a file that lies in the class's folder itself."""
+        if path.suffix.lower() == ".py" or path.is_symlink():
+            return Submission(student, path, "", self.times.get(path))
+        try:
+            sub = self.student(self.unpack(path), student)
+        except ValueError as error:
+            return Submission(student, None, f"the zip {_reason(error)}")
+        return sub._replace(submitted=self.times.get(path, sub.submitted))
+
+    def student(self, folder, student):
+        """Return the submission in a student's folder."""
+        files, zips = _walk(folder)
+        if not files and zips:
+            zipped = []
+            for path in zips[:5]:
+                try:
+                    zipped += _walk(self.unpack(path))[0]
+                except ValueError as error:
+                    note = f"there is no .py file, and the zip {_reason(error)}"
+                    return Submission(student, None, note)
+            files = zipped
+        path, note = _best(files)
+        when = path and (_timestamp(path, folder) or self.times.get(path))
+        return Submission(student, path, note, when)
+
+
+def _reason(error):
+    return "cannot be unpacked" if "unpacked" in str(error) else "holds too much"
+
+
+def _walk(folder):
+    """Return (.py files, zips) in a student's folder, links left out."""
+    files, zips = [], []
     for at, folders, names in os.walk(folder):
         depth = len(Path(at).relative_to(folder).parts)
         folders[:] = sorted(f for f in folders if depth < DEPTH and not f.startswith((".", "__")))
-        files += [Path(at, name) for name in sorted(names) if name.endswith(".py")][:100]
+        names = [name for name in sorted(names) if not name.startswith("._")][:1000]
+        files += [Path(at, name) for name in names if name.lower().endswith(".py")][:100]
+        zips += [Path(at, name) for name in names if name.lower().endswith(".zip")][:5]
         if len(files) > 1000:
             break
+    return files, [z for z in zips if z.is_file() and not z.is_symlink()]
+
+
+def _best(files):
+    """Return (the file to grade or None, a note)."""
     named = [f for f in files if f.name == NAME]
     if named:
-        best = min(named, key=lambda f: len(f.parts))
+        best = min(named, key=lambda f: (len(f.parts), f))
         note = "" if len(named) == 1 else f"there are {len(named)} files {NAME}; one was graded"
-        return Submission(student, best, note)
+        return best, note
     others = [f for f in files if not NOT_A_LAB.fullmatch(f.name)]
-    if len(others) == 1:
-        return Submission(student, others[0], f"the file is called {others[0].name}, not {NAME}")
-    return Submission(student, None, f"there is no file {NAME}")
+    likely = [f for f in others if LIKELY.fullmatch(f.name)]
+    for some in (others, likely):
+        if len(some) == 1:
+            return some[0], f"the file is called {some[0].name}, not {NAME}"
+    if len(files) > 1:
+        return None, f"there is no file {NAME}, and several other .py files"
+    return None, f"there is no file {NAME}"
+
+
+def _timestamp(path, folder):
+    """Return the time in nbgrader's timestamp.txt beside a file or above it, or None."""
+    for at in (path.parent, *path.parent.parents):
+        data, _ = read(at / "timestamp.txt")
+        if data is not None:
+            return exports.time_of(data[:100].decode("utf-8", "replace"))
+        if at == folder:
+            break
+    return None
 
 
 def read(path):
@@ -94,13 +220,15 @@ def read(path):
     try:
         # Neither a link to another file nor a pipe that never ends is followed.
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        if os.path.islink(path):
+            return None, LINK
         fd = os.open(path, flags | getattr(os, "O_BINARY", 0))
         with os.fdopen(fd, "rb") as file:
             state = os.fstat(file.fileno())
             if not stat.S_ISREG(state.st_mode):
                 return None, "it is no ordinary file"
             data = file.read(LARGEST + 1)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         return None, f"it cannot be read ({type(error).__name__})"
     if len(data) > LARGEST:
         return None, f"it is larger than {LARGEST >> 20} MiB"

@@ -35,6 +35,13 @@ def statm():
         return file.read()
 
 
+@functools.cache
+def limits():
+    """Return the limits that sandbox.py has set: {word: number}."""
+    words = os.environ["LAB15_LIMITS"].split(",")
+    return {name: int(value) for name, value in (word.split("=") for word in words)}
+
+
 def enter():
     """Go into new namespaces; the next fork is the first process in them."""
     uid, gid = os.getuid(), os.getgid()
@@ -51,7 +58,7 @@ def enter():
 
 def settle():
     """Replace what could be shared with others, then give up every right."""
-    size = os.environ["LAB15_SCRATCH_BYTES"]
+    size = limits()["scratch"]
     plain = NOSUID | NODEV
     _mount(os.environ["TMPDIR"], plain, f"size={size},mode=1777")
     _mount("/dev/shm", plain | NOEXEC, "size=65536,mode=1777")

@@ -1,4 +1,10 @@
-"""What the grader leaves behind: points as CSV, everything as JSON, a page for every student."""
+"""What the grader leaves behind: points as CSV, and a folder with three files for every student.
+
+OUT/scores.csv
+OUT/STUDENT/results.json      in Gradescope's format, with more under extra_data
+OUT/STUDENT/feedback.html     a page to hand back
+OUT/STUDENT/lab15_grpo.py     the file that was graded
+"""
 
 import contextlib
 import csv
@@ -8,95 +14,188 @@ import json
 import os
 import re
 import threading
+from pathlib import Path
 
 from tests.labfile import TASKS
 
+from . import feedback
+
 SCHEMA = 1
+COLUMNS = ("student", *(f"task{n}" for n in TASKS), "total", "submitted", "late", "note")
+# Names that a file of ours, or of Windows, already has.
+TAKEN = re.compile(r"(scores\.csv|seed\.txt|lock|con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.I)
 
 
-def write(path, text):
+def write(path, data):
     """Write a file by way of a temporary name: nobody reads half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(temporary, path)
+    data = data.encode("utf-8") if isinstance(data, str) else data
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
-def file_name(student):
-    """Return a file name for a student; two students never share one."""
+def file_name(student, others=()):
+    """Return a folder's name for a student; two students never share one.
+
+    Args:
+        student: as in scores.csv.
+        others: all students; where two differ by capitals alone, both names get a tag.
+    """
     safe = re.sub(r"[^A-Za-z0-9._@ -]", "_", student)[:80].strip(". ") or "_"
     tag = hashlib.sha256(student.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return safe if safe == student else f"{safe}-{tag}"
+    meets = any(o != student and o.lower() == student.lower() for o in others)
+    plain = safe == student and not meets and not TAKEN.fullmatch(safe)
+    return safe if plain and not safe.startswith("-") else f"{safe}-{tag}"
 
 
-def feedback(result):
-    """Return a student's page."""
-    most = sum(t["max"] for t in result["tasks"].values())
-    lines = ["# Lab 15: your result", "", f"{result['total']:g} of {most} points", ""]
-    lines += [f"- Note: `{note}`" for note in result["notes"]]
-    for number, task in result["tasks"].items():
-        name = TASKS[int(number)].name
-        good = sum(task["tests"].values())
-        lines += ["", f"## Task {number}: {name}, {task['points']:g} of {task['max']} points", ""]
-        lines += [f"{good} of {len(task['tests'])} hidden tests passed."]
-        lines += [f"- `{message}`" for message in task["messages"]]
-        if good < len(task["tests"]):
-            lines += [
-                f"- Read: chapter.md section {TASKS[int(number)].section}; run: "
-                f"python -m pytest -q -k task{number}"
-            ]
-    return "\n".join(lines) + "\n"
+# ---------------------------------------------------------------- one student
 
 
-def scores_csv(results):
-    """Return the table of points."""
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(["student", *(f"task{n}" for n in TASKS), "total"])
-    for r in results:
-        row = [f"{r['tasks'][str(n)]['points']:g}" for n in TASKS]
-        table.writerow([r["student"], *row, f"{r['total']:g}"])
-    return out.getvalue()
+def document(result):
+    """Return the results.json of what judging.judge returned."""
+    tasks = {int(n): task for n, task in result["tasks"].items()}
+    total = round(sum(task["points"] for task in tasks.values()), 2)
+    notes = result["notes"]
+    return {
+        "score": total,
+        "execution_time": result["seconds"],
+        "output": "\n".join([f"{total:g} of {feedback.MOST} points", *notes]),
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": [_test(n, task) for n, task in sorted(tasks.items())],
+        "extra_data": {
+            "schema": SCHEMA,
+            "student": result["student"],
+            "lab_version": result["lab_version"],
+            "file_lab_version": result["version"],
+            "hidden_hash": {str(n): h for n, h in result["hashes"].items()},
+            "file_hash": result["file"],
+            "submitted": result["submitted"],
+            "late": result["late"],
+            "seconds": result["seconds"],
+            "notes": notes,
+        },
+    }
+
+
+def _test(number, task):
+    full = task["points"] >= TASKS[number].points
+    extra = {"hidden": task["tests"], "mistakes": task["mistakes"], "public": task["public"]}
+    extra |= {"state": task["state"], "messages": task["messages"], "hints": task["hints"]}
+    return {
+        "name": f"Task {number}: {TASKS[number].name}",
+        "number": str(number),
+        "score": task["points"],
+        "max_score": float(TASKS[number].points),
+        "status": "passed" if full else "failed",
+        "output": feedback.text(number, task),
+        "visibility": "visible",
+        "tags": [f"task{number}"],
+        "extra_data": extra,
+    }
+
+
+def tasks_of(document):
+    """Return {task: result} of a results.json, as judging.judge_task makes them."""
+    tasks = {}
+    for test in document["tests"]:
+        extra, score = test["extra_data"], test["score"]
+        most = TASKS[int(test["number"])].points
+        if type(score) not in (int, float) or not 0 <= score <= most:
+            raise ValueError("no points")
+        names = ("messages", "hints", "state", "public", "mistakes")
+        tasks[int(test["number"])] = {
+            "points": float(score), "tests": dict(extra["hidden"]), **{k: extra[k] for k in names}
+        }
+    return tasks
+
+
+def row_of(document):
+    """Return a student's row of scores.csv."""
+    extra = document["extra_data"]
+    points = {test["number"]: f"{test['score']:g}" for test in document["tests"]}
+    late = {None: "", False: "", True: "late"}.get(extra["late"], extra["late"])
+    row = [extra["student"], *(points[str(n)] for n in TASKS), f"{document['score']:g}"]
+    return [*row, extra["submitted"] or "", late, "; ".join(extra["notes"][:3])]
+
+
+# ---------------------------------------------------------------- the folder
 
 
 class Results:
-    """The folder OUT; everything is written as it comes."""
+    """The folder OUT; everything is written as it comes.
 
-    def __init__(self, out, course, order):
-        self.out, self.course, self.order = out, course, order
-        self.done, self.lock = {}, threading.Lock()
+    Args:
+        out: its path.
+        course: a Course.
+        students: all of them, in the order of the table.
+    """
 
-    def path(self, student):
-        """Return where a student's result is kept."""
-        return self.out / "results" / f"{file_name(student)}.json"
+    def __init__(self, out, course, students):
+        self.out, self.course, self.students = Path(out), course, list(students)
+        lower = {}
+        for student in students:
+            lower.setdefault(student.lower(), []).append(student)
+        self.names = {s: file_name(s, lower[s.lower()]) for s in students}
+        self.rows, self.lock = {}, threading.Lock()
 
-    def known(self, submission, key):
-        """Return the result of an earlier run if it still holds, else None."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            result = json.loads(self.path(submission.student).read_text(encoding="utf-8"))
-            if result["key"] == key and result["student"] == submission.student:
-                scores_csv([result]), feedback(result)
-                return result
+    def folder(self, student):
+        """Return a student's folder."""
+        return self.out / self.names[student]
+
+    def read(self, student):
+        """Return a student's results.json if there is one that makes sense, else None."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            path = self.folder(student) / "results.json"
+            found = json.loads(path.read_text(encoding="utf-8"))
+            tasks_of(found), row_of(found)
+            if found["extra_data"]["schema"] == SCHEMA:
+                return found if found["extra_data"]["student"] == student else None
         return None
 
-    def add(self, result, save=True):
-        """Keep a result."""
+    def known(self, student, file_hash):
+        """Return {task: result} of what an earlier run has found that still holds."""
+        found = self.read(student)
+        if found is None or found["extra_data"]["file_hash"] != file_hash:
+            return {}
+        old, now = found["extra_data"]["hidden_hash"], self.course.hashes
+        return {n: t for n, t in tasks_of(found).items() if old.get(str(n)) == now[n]}
+
+    def add(self, result, data):
+        """Keep a result: the student's files, and the row in the table."""
+        found, folder = document(result), self.folder(result["student"])
+        if data is not None:
+            write(folder / "lab15_grpo.py", data)
+        write(folder / "feedback.html", feedback.page(found))
+        write(folder / "results.json", json.dumps(found, indent=1) + "\n")  # last: it is complete
         with self.lock:
-            self.done[result["student"]] = result
-            if save:
-                text = json.dumps(result, indent=1)
-                write(self.path(result["student"]), text + "\n")
-            page = self.out / "feedback" / f"{file_name(result['student'])}.md"
-            write(page, feedback(result))
-            write(self.out / "scores.csv", scores_csv(self.sorted()))
+            self.rows[result["student"]] = row_of(found)
 
-    def sorted(self):
-        """Return the results in the order of the submissions."""
-        return [self.done[s] for s in self.order if s in self.done]
+    def keep(self, student, submission=None):
+        """Take a student's row from an earlier run; return whether there is one."""
+        found = self.read(student)
+        if found is not None:
+            self.rows[student] = row_of(found)
+        return found is not None
 
-    def finish(self):
-        """Write the file with everything."""
-        head = {"schema": SCHEMA, "lab_version": self.course.version, "tests": self.course.hash}
-        head["points"] = {str(n): t.points for n, t in TASKS.items()}
-        head["students"] = self.sorted()
-        write(self.out / "results.json", json.dumps(head, indent=1) + "\n")
+    def failed(self, student, why):
+        """Note that the grader itself has failed: no points, and no zero either."""
+        if not self.keep(student):
+            self.rows[student] = [student, *[""] * (len(COLUMNS) - 2), f"NOT GRADED: {why}"]
+
+    def table(self):
+        """Write scores.csv, in the order of the students."""
+        out = io.StringIO()
+        with self.lock:
+            rows = [self.rows[s] for s in self.students if s in self.rows]
+        csv.writer(out, lineterminator="\n").writerows([COLUMNS, *map(_harmless, rows)])
+        write(self.out / "scores.csv", out.getvalue())
+
+
+def _harmless(row):
+    """Return a row of which no spreadsheet takes a note for a formula."""
+    return [f"'{cell}" if str(cell).startswith(("=", "+", "@", "-")) else cell for cell in row]

@@ -1,8 +1,7 @@
 """The border: one fresh process per task in which a student's file is loaded and called.
 
-With bubblewrap it sees a read-only system, Python and this lab's given files, nothing else: no
-network, no environment, no other process, no file of the grader. A Box is closed by killing its
-process namespace, whatever runs in there.
+A Box is closed by killing its process namespace, whatever runs in there. bwrap.py has what a
+sandbox sees.
 """
 
 import contextlib
@@ -12,39 +11,28 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
-from tests.labfile import ROOT
+from tests.labfile import TASKS
 
-from . import wire
+from . import practice, wire
+from .bwrap import (
+    ENVIRONMENT,
+    PREFIX,
+    bwrap_command,
+    find_bwrap,
+    kept_waiting,
+    prepare,
+    processor,
+    resident,
+)
 
-# What a box holds; all of it may be read by any student.
-CONTENTS = {
-    "worker.py": ROOT / "instructor" / "worker.py",
-    "isolate.py": ROOT / "instructor" / "isolate.py",
-    "wire.py": ROOT / "instructor" / "wire.py",
-    "standins.py": ROOT / "instructor" / "hidden" / "standins.py",
-    "tinylm.py": ROOT / "tinylm.py",
-    "tests/__init__.py": ROOT / "tests" / "__init__.py",
-    # Of the public tests only what loads a file: the others know what is right.
-    **{f"tests/{n}.py": ROOT / "tests" / f"{n}.py" for n in ("labfile", "limits", "surroundings")},
-}
-ENVIRONMENT = {
-    "LAB15_SANDBOX": "1",
-    "LC_ALL": "C.UTF-8",
-    "MKL_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "PATH": "/usr/bin:/bin",
-    "PYTHONHASHSEED": "0",
-}
-FIRST_UID = 61000  # of the sandboxes where the grader runs as root; one for each job
+PATIENCE = 4  # times its limit that a call may wait for a processor on a busy machine
 QUESTIONS = 64  # that the stand-ins may ask in one call
 
 
@@ -53,11 +41,22 @@ class Limits:
     """Seconds and bytes."""
 
     start: float = 60.0  # until the sandbox has imported torch; no student code has run yet
-    load: float = 10.0  # to load the student's file
+    load: float = 15.0  # to load the student's file
     call: float = 10.0
+    practice: float = 20.0  # for the public tests, which give no points
     submission: float = 60.0  # for all loads and calls of a file
     memory: int = 3 << 30  # of all processes of a box together
+    process: int = 1500 << 20  # of one process, above what torch itself takes
     scratch: int = 64 << 20  # of its /tmp
+    file: int = 32 << 20  # of one file there
+    processes: int = 24  # and threads
+    files: int = 128  # open at a time
+
+    def words(self):
+        """Return what the worker needs to know, as one word."""
+        names = ("process", "scratch", "file", "processes", "files")
+        words = [f"{name}={int(getattr(self, name))}" for name in names]
+        return ",".join([*words, f"seconds={int(self.submission + self.practice) + 10}"])
 
 
 class SandboxError(Exception):
@@ -74,127 +73,20 @@ class TooMuchMemory(Failed):
 
 @dataclass
 class Clock:
-    """How many seconds a submission has left."""
+    """How many seconds a submission has left, and how many more on a busy machine."""
 
     left: float
     began: float = field(default=0.0)
+    credit: float = 0.0
+
+    def __post_init__(self):
+        self.credit = self.left
 
     def __enter__(self):
         self.began = time.monotonic()
 
     def __exit__(self, *_):
         self.left -= time.monotonic() - self.began
-
-
-# ---------------------------------------------------------------- how to start one
-
-
-def prepare(folder):
-    """Copy what a box holds to a folder and return it; later edits cannot disturb a run."""
-    for name, source in CONTENTS.items():
-        target = Path(folder, name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
-        target.chmod(0o644)
-    for path in (Path(folder), Path(folder, "tests")):
-        path.chmod(0o755)
-    return str(folder)
-
-
-def find_bwrap():
-    """Return the path of bubblewrap, or None."""
-    return shutil.which("bwrap", path=os.environ.get("PATH", "") + ":/usr/bin:/bin")
-
-
-def _mounts():
-    """Return the folders that Python and torch need, outermost first."""
-    wanted = {"/usr", sys.prefix, sys.base_prefix, sysconfig.get_paths()["purelib"]}
-    wanted |= {str(Path(torch.__file__).parents[1])}
-    wanted |= {os.path.realpath(p) for p in wanted}
-    # A venv's interpreter may be a chain of links.
-    link = sys.executable
-    while os.path.islink(link):
-        link = os.path.join(os.path.dirname(link), os.readlink(link))
-        prefix = os.path.dirname(os.path.dirname(os.path.abspath(link)))
-        # Not every folder with a link in its bin: it could be somebody's home.
-        if list(Path(prefix, "lib").glob("python3*")):
-            wanted.add(prefix)
-    found = sorted({os.path.normpath(p) for p in wanted if os.path.isdir(p)}, key=len)
-    if "/" in found:
-        raise SandboxError("Python lies in the root folder; use a virtual environment")
-    return [p for i, p in enumerate(found) if not any(_inside(p, q) for q in found[:i])]
-
-
-def _inside(path, folder):
-    return Path(folder) in [Path(path), *Path(path).parents]
-
-
-def _system():
-    """Return the arguments for /lib, /bin and the like, links where they are links."""
-    args = []
-    for path in ("/lib", "/lib64", "/lib32", "/bin", "/sbin"):
-        if os.path.islink(path):
-            args += ["--symlink", os.readlink(path), path]
-        elif os.path.isdir(path):
-            args += ["--ro-bind", path, path]
-    return [*args, "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
-
-
-def bwrap_command(bwrap, box, limits, slot, secret=()):
-    """Return the command line that starts a worker; how it serves is to be added.
-
-    Args:
-        bwrap: path of bubblewrap.
-        box: folder made by prepare.
-        limits: a Limits.
-        slot: number of the job, from 0.
-        secret: folders that must not be seen even if they lie inside of what Python needs.
-    """
-    root = os.geteuid() == 0
-    mounts = _mounts()
-    args = [bwrap, "--die-with-parent", "--new-session", "--clearenv", "--chdir", "/"]
-    args += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
-    args += ["--unshare-cgroup-try", "--hostname", "box", "--cap-drop", "ALL"]
-    if root:  # the worker becomes a user of its own, without any right, before it starts
-        caps = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
-        args += [a for cap in caps for a in ("--cap-add", cap)]
-    else:
-        args += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
-    # A venv in /tmp would be hidden by a child's own /tmp.
-    scratch = "/scratch" if any(_inside(p, "/tmp") for p in mounts) else "/tmp"
-    more = {"HOME": scratch, "TMPDIR": scratch, "LAB15_SCRATCH_BYTES": str(limits.scratch)}
-    for name, value in (ENVIRONMENT | more).items():
-        args += ["--setenv", name, value]
-    args += ["--proc", "/proc", "--dev", "/dev", "--size", "65536", "--tmpfs", "/dev/shm"]
-    args += ["--remount-ro", "/dev"]
-    args += ["--size", str(limits.scratch), "--perms", "1777", "--tmpfs", scratch]
-    parents = {str(q) for p in mounts for q in Path(p).parents} - {"/", scratch}
-    args += [a for q in sorted(parents, key=len) for a in ("--dir", q)]
-    args += [a for p in mounts for a in ("--ro-bind", p, p)]
-    args += [*_system(), "--ro-bind", box, "/box"]
-    hidden = {str(Path(s).resolve()) for s in (ROOT, *secret)}
-    for path in sorted(hidden):
-        if any(_inside(path, p) for p in mounts) and os.path.isdir(path):
-            args += ["--size", "65536", "--tmpfs", path, "--remount-ro", path]
-    args += ["--remount-ro", "/"]
-    if root:
-        uid = str(FIRST_UID + slot)
-        args += [shutil.which("setpriv") or "/usr/bin/setpriv", "--reuid", uid, "--regid", uid]
-        args += ["--clear-groups", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]
-    return [*args, sys.executable, "-s", "-P", "-B", "/box/worker.py"]
-
-
-def resident(pid):
-    """Return the memory in use by a process and all that descend from it, in bytes."""
-    total, todo = 0, [pid]
-    while todo and len(todo) < 1000:
-        folder = f"/proc/{todo.pop()}"
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            total += int(Path(folder, "statm").read_text(encoding="ascii").split()[1])
-            for thread in os.listdir(f"{folder}/task"):
-                children = Path(folder, "task", thread, "children").read_text(encoding="ascii")
-                todo += map(int, children.split())
-    return total * os.sysconf("SC_PAGE_SIZE")
 
 
 # ---------------------------------------------------------------- a box
@@ -207,19 +99,22 @@ class Maker:
         limits: a Limits.
         trust: do without bubblewrap.
         secret: folders that no box may see.
+        nested: whether a task gets namespaces of its own in its submission's sandbox, which is
+            quicker than a sandbox for each; None: if the system allows it.
     """
 
-    def __init__(self, limits, trust=False, secret=()):
+    def __init__(self, limits, trust=False, secret=(), nested=None):
         self.limits, self.trust, self.secret = limits, trust, secret
         self.bwrap = None if trust else find_bwrap()
         if not trust and self.bwrap is None:
             raise SandboxError("bubblewrap (bwrap) is not installed")
-        self.folder = tempfile.mkdtemp(prefix="lab15-box-")
+        self.folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
         self.box = prepare(self.folder)
-        self.slots, self.lock = [], threading.Lock()
+        self.slots, self.lock, self.open_ones, self.stopped = [], threading.Lock(), set(), False
         self.next_slot = 0
-        self.nested = not trust
-        if self.nested:
+        self.processor, self.peak = 0.0, 0  # seconds of all sandboxes; bytes of the largest
+        self.nested = not trust and nested is not False
+        if self.nested and nested is None:
             self._try_nested()
 
     def _try_nested(self):
@@ -229,6 +124,13 @@ class Maker:
                 box.load(b"", True)
         except (SandboxError, Failed):
             self.nested = False  # then every task gets a sandbox of its own: slower, as safe
+
+    def stop(self):
+        """End all sandboxes, and start no more."""
+        self.stopped = True
+        with self.lock:
+            for sandbox in self.open_ones:
+                sandbox.signal()
 
     def close(self):
         """Remove the folder."""
@@ -242,25 +144,28 @@ class Maker:
             self.next_slot += slot == self.next_slot
         try:
             sandbox = Sandbox(self, slot)
+            self.open_ones.add(sandbox)
             try:
                 yield sandbox
             finally:
                 sandbox.kill()
+                self.open_ones.discard(sandbox)
         finally:
             with self.lock:
                 self.slots.append(slot)
 
-    def command(self, slot, scratch):
-        """Return (command, environment) of a worker."""
+    def command(self, slot, scratch, preload=()):
+        """Return (command, environment) of a worker that imports some packages at its start."""
         if self.trust:
             command = [sys.executable, "-s", "-P", "-B", f"{self.box}/worker.py"]
             keep = {"PATH": os.environ.get("PATH", ""), "HOME": scratch, "TMPDIR": scratch}
+            keep["LAB15_LIMITS"] = self.limits.words()
             env = ENVIRONMENT | keep
             del env["LAB15_SANDBOX"]
         else:
             command = bwrap_command(self.bwrap, self.box, self.limits, slot, self.secret)
             env = {"PATH": "/usr/bin:/bin"}
-        return [*command, "nested" if self.nested else "single"], env
+        return [*command, "nested" if self.nested else "single", *preload], env
 
 
 class Sandbox:
@@ -269,11 +174,15 @@ class Sandbox:
     def __init__(self, maker, slot):
         self.maker, self.slot = maker, slot
         self.process = self.control = self.scratch = None
+        self.preload = ()  # names of packages
 
     def _start(self):
         self.kill()
-        self.scratch = tempfile.mkdtemp(prefix="lab15-scratch-") if self.maker.trust else None
-        command, env = self.maker.command(self.slot, self.scratch)
+        if self.maker.stopped:
+            raise SandboxError("stopped")
+        prefix = f"{PREFIX}{os.getpid()}-"
+        self.scratch = tempfile.mkdtemp(prefix=prefix) if self.maker.trust else None
+        command, env = self.maker.command(self.slot, self.scratch, self.preload)
         self.control, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
@@ -297,13 +206,21 @@ class Sandbox:
             self.kill()
             raise SandboxError(f"the sandbox does not start ({got.decode() or 'it ended'})")
 
+    def signal(self):
+        """Kill its processes."""
+        if (process := self.process) is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+
     def kill(self):
         """End it, with everything in it."""
         if self.process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.kill()
+            used = processor(self.process.pid)
+            self.signal()
             self.process.wait()
+            with self.maker.lock:
+                self.maker.processor += used
             self.control.close()
             self.process = None
         if self.scratch:
@@ -343,6 +260,7 @@ class Box:
 
     def __init__(self, sandbox, ours, limits, clock, task):
         self.sandbox, self.limits, self.clock, self.task = sandbox, limits, clock, task
+        self.skip = []  # lines of the file to leave out, as [first, last]
         self.pipe = wire.Pipe(ours.fileno(), ours.fileno(), self._watch)
         try:
             ready = self.pipe.receive(time.monotonic() + limits.start)
@@ -352,7 +270,9 @@ class Box:
             raise SandboxError(f"the sandbox gives no sign of life ({type(ready).__name__})")
 
     def _watch(self):
-        if resident(self.sandbox.process.pid) > self.limits.memory:
+        used = resident(self.sandbox.process.pid)
+        self.sandbox.maker.peak = max(self.sandbox.maker.peak, used)
+        if used > self.limits.memory:
             raise TooMuchMemory("it took more memory than it may")
 
     def _exchange(self, question, seconds, answer=None):
@@ -362,7 +282,7 @@ class Box:
         seconds = min(seconds, self.clock.left)
         deadline = time.monotonic() + seconds
         try:
-            with self.clock:
+            with self._fairly(seconds):
                 self.pipe.send(question, deadline)
                 for _ in range(QUESTIONS):
                     reply = self.pipe.receive(deadline)
@@ -370,7 +290,11 @@ class Box:
                         break
                     if answer is None or "ask" not in reply:
                         return reply
-                    self.pipe.send({"answer": answer(reply)}, deadline)
+                    try:
+                        answered = answer(reply)
+                    except Exception:  # a question that no stand-in asks
+                        break
+                    self.pipe.send({"answer": answered}, deadline)
         except wire.Silence:
             raise Failed(f"it took longer than {seconds:.0f} s") from None
         except wire.Gone:
@@ -379,12 +303,48 @@ class Box:
             pass
         raise Failed("what came back was no answer")
 
+    @contextlib.contextmanager
+    def _fairly(self, seconds):
+        """Charge the clock, but not for the time that a busy machine has kept the box waiting."""
+        pid, began = self.sandbox.process.pid, time.monotonic()
+        before = kept_waiting(pid)
+
+        def credit():
+            waited = kept_waiting(pid) - before
+            return max(0.0, min(waited, PATIENCE * seconds, self.clock.credit))
+
+        self.pipe.credit, self.pipe.granted = credit, 0.0
+        try:
+            with self.clock:
+                yield
+        finally:
+            given = min(credit(), 0.9 * (time.monotonic() - began))
+            self.clock.left += given
+            self.clock.credit -= given
+
     def load(self, source, definitions_only):
         """Load a student's file (bytes); return what the worker says of it."""
-        data = torch.frombuffer(bytearray(source), dtype=torch.uint8) if source else None
-        data = torch.empty(0, dtype=torch.uint8) if data is None else data
-        question = {"source": data, "task": self.task, "definitions_only": definitions_only}
+        question = self._question(source, definitions_only)
         return self._exchange(question, self.limits.load)
+
+    def _question(self, source, definitions_only):
+        data = torch.frombuffer(bytearray(source or b"\n"), dtype=torch.uint8)
+        question = {"source": data, "task": self.task, "skip": self.skip}
+        return question | {"definitions_only": definitions_only}
+
+    def practise(self, source, definitions_only, numbers):
+        """Yield (task, reply) of the public tests of some tasks, as they come."""
+        question = self._question(source, definitions_only) | {"files": practice.files()}
+        question["tests"] = [practice.tests_of(n) for n in numbers]
+        deadline = time.monotonic() + min(self.limits.practice, self.clock.left)
+        seconds = deadline - time.monotonic()
+        with self._fairly(seconds), contextlib.suppress(wire.Gone, wire.Silence, wire.WireError):
+            self.pipe.send(question, deadline)
+            for _ in range(2 * len(TASKS)):
+                reply = self.pipe.receive(deadline)
+                if not isinstance(reply, dict) or type(reply.get("task")) is not int:
+                    return
+                yield reply["task"], reply
 
     def call(self, case, answer=None):
         """Call the task's function; return the worker's reply."""

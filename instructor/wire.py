@@ -181,11 +181,14 @@ class Pipe:
     Args:
         read_fd: to read answers from.
         write_fd: to write questions to.
-        tick: called about four times a second while waiting; it may raise.
+        tick: called ten times a second while waiting, and with every answer; it may raise.
+
+    A deadline is moved by what `credit` returns, in seconds.
     """
 
     def __init__(self, read_fd, write_fd, tick=lambda: None):
         self.read_fd, self.write_fd, self.tick = read_fd, write_fd, tick
+        self.credit, self.granted = (lambda: 0.0), 0.0
         for fd in (read_fd, write_fd):
             os.set_blocking(fd, False)
 
@@ -193,10 +196,14 @@ class Pipe:
         poll = select.poll()
         poll.register(fd, event)
         while True:
-            left = deadline - time.monotonic()
+            left = deadline + self.granted - time.monotonic()
             if left <= 0:
-                raise Silence
-            ready = poll.poll(min(left, 0.25) * 1000)
+                credit = self.credit()
+                if credit < self.granted + 0.05:
+                    raise Silence
+                self.granted = credit
+                continue
+            ready = poll.poll(min(left, 0.1) * 1000)
             self.tick()
             if ready:
                 return

@@ -33,11 +33,15 @@ def make(seed):
         if P > 2:
             rows[1], rows[2] = 0.0, 1.0
         add("binary", rows.flatten(), G, order=G != 7)
+    rare = torch.zeros(2, 48)  # one right answer in many: an advantage above 5
+    rare[0, draw.random.randrange(48)] = rare[1, :47] = 1.0
+    add("binary", rare.flatten(), 48)
     add("real", draw.normal(24, scale=3.0), 6)
     add("real", draw.normal(20, scale=2e-3) + 0.5, 5)  # eps shows
     add("real", torch.cat([draw.normal(8) * 2e-4, draw.normal(8) + 3]), 4, order=False)
     mixed = torch.cat([draw.normal(12) * 2, (draw.uniform(0, 1, 4) < 0.5).float()])
     add("no_scale", mixed, 4, (False,))
+    add("no_scale", draw.normal(15, scale=40.0), 5, (False,))
     add("no_scale", draw.normal(21) + 1, 7, kwargs={"scale_std": False, "eps": 0.3})
     add("eps", draw.normal(18), 3, (True, draw.uniform(0.3, 0.9)))
     add("eps", draw.normal(16) * 0.1, 8, kwargs={"eps": draw.uniform(0.02, 0.08)}, order=False)

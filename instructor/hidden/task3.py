@@ -23,6 +23,9 @@ def make(seed):
         if i == 1:
             ref = logp + draw.normal(B, T, scale=0.05)  # close together
             ref[0] = logp[0]
+        if i == 3:  # far apart, both ways
+            logp[0, 0], ref[0, 0] = -draw.uniform(11.0, 12.0), -0.25
+            logp[1, 0], ref[1, 0] = -0.25, -draw.uniform(11.0, 12.0)
         weights = draw.uniform(0.5, 1.5, B, T) * (1 - 2 * (draw.uniform(0, 1, B, T) < 0.5).float())
         x = logp.double().requires_grad_()
         k3 = reference().k3_kl(x, ref.double())

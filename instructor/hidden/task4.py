@@ -35,7 +35,9 @@ def make(seed):
         (4, 4, 0.5, 0.1, "keywords"),
     ]
     cases = [_case(draw, *row) for row in plan]
-    return [*cases, _small_ratios(draw, 3, 4), _case(draw, 4, 3, None, None, "plain", False)]
+    cases += [_small_ratios(draw, 3, 4), _far_ratios(draw, 2, 3)]
+    cases += [_case(draw, 1, 3, 0.15, 0.6, "plain")]  # one token in all
+    return [*cases, _case(draw, 4, 3, None, None, "plain", False)]
 
 
 def _small_ratios(draw, B, T):
@@ -43,6 +45,16 @@ def _small_ratios(draw, B, T):
     logp, old, ref, adv, mask = _tensors(draw, B, T)
     logp = old - (logp - old).abs() - 0.01
     return _build(draw, (logp, old, ref, adv, mask), {}, "plain")
+
+
+def _far_ratios(draw, B, T):
+    """Return a case with a ratio of about 600 and one of about 1/600."""
+    logp, old, ref, adv, mask = _tensors(draw, B, T)
+    old[0, 0], logp[0, 0] = -7.5, -7.5 + draw.uniform(6.2, 6.6)
+    old[1, 0], logp[1, 0] = -0.5, -0.5 - draw.uniform(6.2, 6.6)
+    ref[:, 0] = logp[:, 0] + draw.normal(B, scale=0.3)
+    adv = torch.tensor([-draw.uniform(0.4, 0.8), draw.uniform(0.4, 0.8)])
+    return _build(draw, (logp, old, ref, adv, mask), {}, "keywords")
 
 
 def _tensors(draw, B, T):

@@ -1,9 +1,13 @@
-"""The figure on the README's first screen is what the kept results say."""
+"""The figures of README and chapter are what the kept results say."""
 
 import json
+import math
 from pathlib import Path
 
+import pytest
+
 from beyond.bench import sft
+from notebooks.figures import __main__ as figures
 from notebooks.figures import accuracy
 from tests import labfile
 
@@ -42,3 +46,43 @@ def test_readme_quotes_what_a_student_sees_first():
     readme = (TOP / "README.md").read_text(encoding="utf-8")
     first = labfile.task_state(labfile.load_lab(), 1).text
     assert first in readme, f"README.md should quote: {first}"
+
+
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_stored_results_are_those_of_the_runs(name):
+    results = figures.results_of(name)
+    stored = figures.read_json(figures.HERE / f"{name}.json")
+    assert json.loads(json.dumps(results)) == stored, f"run python -m notebooks.figures {name}"
+    assert figures.picture_of(name).stat().st_size > 5000
+    assert all(math.isfinite(v) for v in results["summary"].values())
+    assert results["alt"].isascii() and 60 < len(results["alt"]) and "]" not in results["alt"]
+    origins = results["sources"].values() if "sources" in results else [results]
+    assert all(o["commit"] and o["machine"] and o["torch"] for o in origins)
+
+
+def test_same_results_give_the_same_bytes():
+    for name in ("surrogate", "step"):
+        results = figures.read_json(figures.HERE / f"{name}.json")
+        assert figures.bytes_of(name, results) == figures.bytes_of(name, results)
+
+
+def test_other_results_give_another_picture():
+    results = figures.read_json(figures.HERE / "surrogate.json")
+    before = figures.bytes_of("surrogate", results)
+    results["data"]["good"]["obj"][-1] += 0.1
+    assert figures.bytes_of("surrogate", results) != before
+
+
+def test_chapter_shows_the_alternative_texts():
+    chapter = (TOP / "chapter.md").read_text(encoding="utf-8")
+    for text, name in figures.IMAGE.findall(chapter):
+        expected = figures.read_json(figures.HERE / f"{name}.json")["alt"]
+        assert " ".join(text.split()) == expected, f"python -m notebooks.figures --alt {name}"
+
+
+def test_command_line_names_what_is_unknown(capsys):
+    with pytest.raises(SystemExit):
+        figures.main(["no_such_figure"])
+    assert "no_such_figure" in capsys.readouterr().err
+    figures.main(["--alt", "surrogate"])
+    assert capsys.readouterr().out.startswith("surrogate: The objective")

@@ -1,7 +1,7 @@
 """The grader with its sandbox: attacks get the stub's 0, honest files in trouble what they deserve.
 
 Without bubblewrap these tests are skipped. The environment variable LAB15_SLOW=1 runs all of
-them, about three minutes; without it there are a few.
+them, some minutes; without it there are a few.
 """
 
 import os
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from instructor import grade, variants
-from instructor.sandbox import Limits, Maker, SandboxError
+from instructor import judging, variants
+from instructor.sandbox import Box, Clock, Limits, Maker, SandboxError
 from tests.labfile import ROOT, TASKS
 
 HERE = Path(__file__).parent
@@ -22,17 +22,16 @@ FULL = {n: float(task.points) for n, task in TASKS.items()}
 QUICK = {"forged_frames", "tells_inputs"}
 ATTACKS = {p.stem: p.read_text(encoding="utf-8") for p in sorted((HERE / "attacks").glob("*.py"))}
 # A parser that recurses does not survive these; ruff should not have to try.
+ATTACKS["nested_deeper"] = f"\nx = {'[' * 200000}1{']' * 200000}\n"
+ATTACKS["long_numbers"] = f"\nx = {'9' * 64}\ny = {'9' * 500000}\nz = '\ud800'\n"
 ATTACKS["nested"] = f"\nx = {'(' * 3000}1{')' * 3000}\ny = {'-' * 100000}1\n"
-# What turns every result of pytest into a pass, where pytest runs in the submission's folder.
-PLANTED = ("conftest.py", "tests/conftest.py", "pytest.py", "tinylm.py", "torch.py", "numpy.py")
-PLANTED += ("sitecustomize.py", "usercustomize.py", "pytest.ini", "setup.cfg", "tests/__init__.py")
 SLOW = "LAB15_SLOW" not in os.environ
 
 
 @pytest.fixture(scope="module")
 def course():
     """Give a course with a fixed seed."""
-    return grade.Course("another seed for these tests")
+    return judging.Course("another seed for these tests")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,7 @@ def sandbox():
         pytest.skip("bubblewrap needs Linux")
     try:
         maker = Maker(Limits(load=8, call=3, submission=25))
-        with maker.open() as sandbox, sandbox.open(1, grade.Clock(5)):
+        with maker.open() as sandbox, sandbox.open(1, Clock(5)):
             pass
     except SandboxError as error:
         pytest.skip(f"no sandbox here: {error}")
@@ -51,11 +50,16 @@ def sandbox():
     maker.close()
 
 
+def judged(text, course, sandbox):
+    """Return (results by task, notes)."""
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    return judging.Judgement(data, course, sandbox).run()
+
+
 def points(text, course, sandbox):
-    """Return (points by task, all messages as one text)."""
-    data = text if isinstance(text, bytes) else text.encode("utf-8")
-    tasks, notes = grade.judge_tasks(data, course, sandbox.maker, sandbox)
-    messages = [m for task in tasks.values() for m in task["messages"]]
+    """Return (points by task, all messages but those of the public tests as one text)."""
+    tasks, notes = judged(text, course, sandbox)
+    messages = [m for task in tasks.values() for m in [*task["messages"], *task["hints"]]]
     return {n: task["points"] for n, task in tasks.items()}, "\n".join([*notes, *messages])
 
 
@@ -64,12 +68,18 @@ def test_an_attack_gets_what_the_stub_gets(name, course, sandbox):
     if SLOW and name not in QUICK:
         pytest.skip("slow: runs with LAB15_SLOW=1")
     start = time.monotonic()
-    scored, messages = points(STUB + "\n\n" + ATTACKS[name], course, sandbox)
-    assert sum(scored.values()) == 0, scored
-    assert time.monotonic() - start < 90
-    assert "LEAK" not in messages and "tensor(" not in messages
+    tasks, notes = judged(STUB + "\n\n" + ATTACKS[name], course, sandbox)
+    assert sum(task["points"] for task in tasks.values()) == 0, tasks
+    assert time.monotonic() - start < 100
+    hidden = repr([notes, [task["messages"] for task in tasks.values()]])
+    assert "LEAK" not in hidden and "tensor(" not in hidden and hidden.isascii()
+    told = "".join(task["public"] for task in tasks.values())
+    assert told.isascii() and "\x1b" not in told
+    assert "LEAK" not in told or name == "tells_inputs"  # these are the public inputs
     left = [p for f in ("/tmp", "/var/tmp", "/dev/shm") for p in Path(f).glob("lab15_*_was_here")]
     assert not left
+    after = judging.Judgement(variants.solution().encode(), course, sandbox, [3]).run()[0]
+    assert after[3]["points"] == FULL[3]  # the next one is none the worse
 
 
 def test_the_solution_gets_everything_and_the_stub_nothing(course, sandbox):
@@ -116,6 +126,30 @@ IN_TROUBLE = {  # name: (text, tasks that are lost, a word of the messages)
     "input": (SOLUTION + "\nname = input('your name? ')\n", set(), "input()"),
     "package": ("import nowhere_to_be_found\n" + SOLUTION, set(), "nowhere_to_be_found"),
     "prints": (SOLUTION + "\nfor i in range(2000):\n    print('x' * 10**5)\n", set(), "prints"),
+    "top_training": ("import time\ntime.sleep(20)\n" + SOLUTION, set(), "did not end"),
+    "top_loop": (SOLUTION + "\nwhile True:\n    pass\n", set(), "left out"),
+    "sft": (SOLUTION + "\nmodel = load_or_train_sft('tinylm_sft.pt')\n", set(), "left out"),
+    "loop_in_c": (
+        without("    out = sample(", "    sum(iter(int, 1))\n    out = sample("), {1}, "longer than"
+    ),
+    "input_in_a_call": (
+        without("groups = rewards.view(-1, G)", "input()\n    groups = rewards.view(-1, G)"),
+        {2},
+        "EOFError",
+    ),
+    "pyplot": ("import numpy as np\nimport matplotlib.pyplot as plt\nplt.figure()\n" + SOLUTION,
+               set(), ""),
+    "star": (re.sub(r"from tinylm import \(.*?\)", "from tinylm import *", SOLUTION, flags=re.S),
+             set(), ""),
+    "imports_lost": (re.sub(r"from tinylm import \(.*?\)\n", "", SOLUTION, flags=re.S),
+                     {1, 5}, "NameError"),
+    "no_banners": (re.sub(r"^# =+.*$", "", SOLUTION, flags=re.M), set(), ""),
+    "callable": (SOLUTION + "\nclass K3:\n    own = staticmethod(k3_kl)\n"
+                 "    def __call__(self, *a):\n        return self.own(*a)\nk3_kl = K3()\n",
+                 set(), ""),
+    "magics": ("%matplotlib inline\n!pip install torch\n" + SOLUTION, set(), "SyntaxError"),
+    "half": (SOLUTION[: SOLUTION.index("# " + 62 * "=" + " given")], set(), ""),
+    "float64": ("import torch\ntorch.set_default_dtype(torch.float64)\n" + SOLUTION, set(), ""),
 }
 
 
@@ -137,22 +171,54 @@ def test_the_same_file_gets_the_same_points(course, sandbox):
     assert points(chaff.text, course, sandbox)[0] == scored
 
 
-def test_the_command_goes_on_where_it_was(tmp_path, sandbox, capsys):
-    folder, out = tmp_path / "in", tmp_path / "out"
-    (folder / "eve" / "tests").mkdir(parents=True)
-    (folder / "eve" / "lab15_grpo.py").write_text(STUB, encoding="utf-8")
-    yes = "def pytest_runtest_makereport(item, call): raise SystemExit(0)\n"
-    for name in PLANTED:
-        (folder / "eve" / name).write_text(yes, encoding="utf-8")
-    args = [str(folder), "--out", str(out), *(["--as-root"] if os.geteuid() == 0 else [])]
-    assert grade.main(args) == 0
-    first = (out / "results" / "eve.json").read_text(encoding="utf-8")
-    (folder / "bob.py").write_text("", encoding="utf-8")
-    assert grade.main(args) == 0
-    assert (out / "results" / "eve.json").read_text(encoding="utf-8") == first  # has its seconds
-    lines = (out / "scores.csv").read_text(encoding="utf-8").splitlines()
-    assert [re.sub(",.*,", ",", line) for line in lines[1:]] == ["bob,0", "eve,0"]
-    assert "2 of 2 graded" in capsys.readouterr().out
+@pytest.mark.skipif(SLOW, reason="slow")
+@pytest.mark.parametrize("kind", ["wheats", "chaffs"])
+def test_a_sample_of_the_variants_gets_its_points(course, sandbox, kind):
+    made = list(getattr(variants, kind)())
+    for variant in made[3 :: len(made) // 10]:
+        scored = points(variant.text, course, sandbox)[0]
+        others = {n: scored[n] for n in TASKS if n != variant.task}
+        assert others == {n: FULL[n] for n in others}, variant.id
+        most = FULL[variant.task] / (1 if kind == "wheats" else 2)
+        assert scored[variant.task] <= most, variant.id
+        assert kind == "chaffs" or scored == FULL, variant.id
+
+
+def test_the_public_tests_say_what_the_mistake_is_called(course, sandbox):
+    chaff = next(v for v in variants.chaffs() if v.id == "task2_a01_sample_std")
+    task = judged(chaff.text, course, sandbox)[0][2]
+    assert task["mistakes"] == ["task2.sample_std"] and 0 < task["points"] <= FULL[2] / 2
+    assert "expected" in task["public"] and "yours" in task["public"]
+
+
+def test_nothing_of_the_public_tests_is_there_while_points_are_given(course, sandbox, monkeypatch):
+    order = []
+    own = {name: getattr(Box, name) for name in ("load", "practise")}
+    for name, function in own.items():
+        def watched(*args, _name=name, _function=function):
+            order.append(_name)
+            return _function(*args)
+
+        monkeypatch.setattr(Box, name, watched)
+    looks = "\nimport glob, os\nfound = [p for f in (os.environ['TMPDIR'], '/box', '/dev/shm') "
+    looks += "for p in glob.glob(f + '/**/tests/oracle*.py', recursive=True)]\n"
+    looks += "def k3_kl(*a):\n    assert not found, found\n    return a[0]\n"
+    task = judged(variants.solution() + looks, course, sandbox)[0][3]
+    assert order == ["load"] * 5 + ["practise"] and "oracle" in task["public"]
+    assert not any("AssertionError" in message for message in task["messages"])
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_without_namespaces_in_the_sandbox_every_task_gets_one_of_its_own(course, trust, sandbox):
+    if trust and os.geteuid() == 0:
+        pytest.skip("needs an ordinary user")
+    maker = Maker(Limits(load=8, call=3, submission=60), trust, nested=False)
+    try:
+        with maker.open() as own:
+            tasks, _ = judging.Judgement(SOLUTION.encode(), course, own, [3]).run()
+    finally:
+        maker.close()
+    assert tasks[3]["points"] == FULL[3]
 
 
 # ---------------------------------------------------------------- nothing for nothing

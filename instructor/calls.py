@@ -1,0 +1,152 @@
+"""In the sandbox: call a student's function as a hidden test wants it, and collect what came of it.
+
+Where another task's function is needed there is a stand-in (see hidden/standins.py). No test and no
+expected value is here.
+"""
+
+import functools
+import random
+import sys
+
+UNDO = []  # what the stand-ins of this call have replaced
+HOOKS, REAL = {}, {}  # functions of tinylm: stand-ins of this call; its own
+
+
+def hook(tinylm):
+    """Let tinylm.sample and tinylm.reward ask HOOKS, under whatever name a file keeps them."""
+    for name in ("sample", "reward"):
+        REAL[name] = getattr(tinylm, name)
+
+        @functools.wraps(REAL[name])
+        def asks(*args, _name=name, **kwargs):
+            return HOOKS.get(_name, REAL[_name])(*args, **kwargs)
+
+        setattr(tinylm, name, asks)
+
+
+def replace(lab, name, new):
+    """Put `new` in the place of a name of the file's, and of other names of the same."""
+    old = vars(lab).get(name)
+    places = [(lab, k) for k, v in vars(lab).items() if old is not None and v is old]
+    for space, key in [*places, (lab, name)]:
+        UNDO.append((space, key, vars(space).get(key)))
+        setattr(space, key, new)
+
+
+def call_numbers(lab, function, case, ask):
+    """Tasks 2 to 4: tensors in, tensors out, and the gradient if it is wanted."""
+    import torch
+    from standins import odd_k3
+
+    args, kwargs = case["args"], case["kwargs"]
+    if "k3" in case:
+        replace(lab, "k3_kl", odd_k3(*case["k3"]))
+    out = function(*args, **kwargs)
+    grad, inputs = None, [*args, *kwargs.values()]
+    if "weights" in case:
+        root = out[0] if isinstance(out, tuple | list) and out else out
+        logp = kwargs["logp"] if "logp" in kwargs else args[0]
+        if isinstance(root, torch.Tensor) and root.requires_grad:
+            weights = case["weights"].to(root.dtype).expand_as(root)
+            (grad,) = torch.autograd.grad(root, [logp], weights, allow_unused=True)
+    return {"out": out, "grad": grad, "after": inputs}
+
+
+def _state(model):
+    return {k: v.clone() for k, v in model.state_dict().items()}
+
+
+def call_sample_group(lab, function, case, ask):
+    """Task 1."""
+    import standins
+    import torch
+
+    import tinylm
+
+    policy = standins.model(tinylm, case["shape"], case["state"])
+    prompts, answers, who = case["prompts"], case["answers"], []
+
+    def sample(model, *args, **kwargs):  # another backend: its dict has one entry more
+        who.append(model is policy)
+        return REAL["sample"](model, *args, **kwargs) | {"note": case["note"]}
+
+    HOOKS["sample"] = sample
+    if case["rule"]:
+        HOOKS["reward"] = standins.odd_reward(case["rule"])
+    if case["style"] == "keywords":
+        out = function(model=policy, prompts=prompts, answers=answers, G=case["G"], **case["more"])
+    else:
+        out = function(policy, prompts, answers, case["G"], *case["more"].values())
+    after = {"state": _state(policy), "prompts": prompts, "answers": answers}
+    tensors = out["out"].values() if isinstance(out, dict) else []
+    frozen = any(torch.is_tensor(t) and t.is_inference() for t in tensors)
+    return {"out": out, **after, "train": policy.training, "who": who, "frozen": frozen}
+
+
+def call_grpo_step(lab, function, case, ask):
+    """Task 5, with stand-ins for tasks 1, 2 and 4; the first two are answered by the grader."""
+    import standins
+
+    import tinylm
+
+    policy = standins.model(tinylm, case["shape"], case["policy"])
+    ref = standins.model(tinylm, case["shape"], case["ref"])
+    for p in ref.parameters():
+        p.requires_grad_(case["ref_grad"])
+    opt = standins.Momentum(policy.parameters(), case["lr"])
+    cfg = standins.config(case["cfg"])
+
+    def sample_group(model, prompts, answers, G, temperature=1.0):
+        who = "policy" if model is policy else "ref" if model is ref else "other"
+        asked = {"prompts": list(prompts), "answers": list(answers), "G": G}
+        return ask({"ask": "sample_group", "who": who, "temperature": temperature, **asked})
+
+    def group_advantages(rewards, G, scale_std=True, eps=1e-4):
+        asked = {"rewards": rewards, "G": G, "scale_std": scale_std, "eps": eps}
+        return ask({"ask": "group_advantages", **asked})
+
+    replace(lab, "sample_group", sample_group)
+    replace(lab, "group_advantages", group_advantages)
+    replace(lab, "grpo_loss", standins.odd_loss)
+    replace(lab, "token_entropy", standins.token_entropy)
+    out = function(policy, ref, opt, case["prompts"], case["answers"], cfg)
+    flags = [bool(p.requires_grad) for p in policy.parameters()]
+    ref_flags = [bool(p.requires_grad) for p in ref.parameters()]
+    touched = [float(p.grad.abs().sum()) for p in ref.parameters() if p.grad is not None]
+    after = {"policy": _state(policy), "ref": _state(ref), "flags": flags, "touched": touched}
+    after["ref_flags"] = ref_flags
+    lists = {"prompts": case["prompts"], "answers": case["answers"], "cfg": vars(cfg)}
+    return {"out": out, **after, **lists, "train": policy.training}
+
+
+CALLS = {1: call_sample_group, 2: call_numbers, 3: call_numbers, 4: call_numbers}
+CALLS[5] = call_grpo_step
+NAMES = {1: "sample_group", 2: "group_advantages", 3: "k3_kl", 4: "grpo_loss", 5: "grpo_step"}
+
+
+def call(lab, task, case, ask):
+    """Return the reply to one case: the data, or the kind of error and its line."""
+    import torch
+
+    torch.set_grad_enabled(True)
+    torch.set_default_dtype(torch.float32)
+    torch.manual_seed(case["seed"])
+    random.seed(case["seed"])
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(case["seed"])
+    try:
+        function = getattr(lab, NAMES[task])
+        reply = CALLS[task](lab, function, case, ask)
+        kept = torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
+        return {"ok": True, "kept": kept, **reply}
+    except BaseException as error:
+        line, tb = 0, error.__traceback__
+        while tb is not None:
+            if tb.tb_frame.f_code.co_filename == lab.__file__:
+                line = tb.tb_lineno
+            tb = tb.tb_next
+        return {"ok": False, "error": type(error).__name__, "line": line}
+    finally:
+        HOOKS.clear()
+        while UNDO:
+            setattr(*UNDO.pop())

@@ -1,0 +1,106 @@
+"""The page that a student gets back, and the same as text for Gradescope."""
+
+import html
+
+from tests.labfile import TASKS
+
+MOST = sum(task.points for task in TASKS.values())
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem;
+  color: #000; background: #fff; }
+table { border-collapse: collapse; }
+th, td { border: 1px solid #767676; padding: .3rem .7rem; text-align: left; }
+td.points { text-align: right; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; border-left: 4px solid #0072B2;
+  margin-left: 0; padding-left: 1rem; font-size: 13px; }
+section { break-inside: avoid-page; }
+@media print { body { margin: 0; max-width: none; font-size: 11pt; } }
+"""
+
+
+def text(number, task):
+    """Return what a student is told about a task, as lines of text."""
+    told = [(f"{heading}:\n" if heading else "", lines) for heading, lines in parts(number, task)]
+    return "\n\n".join(heading + "\n".join(lines) for heading, lines in told)
+
+
+def parts(number, task):
+    """Return pairs (heading, lines) about a task; a heading of "" is a plain paragraph."""
+    passed = [name for name, ok in task["tests"].items() if ok]
+    lost = [name for name, ok in task["tests"].items() if not ok]
+    if not lost:
+        return [("", [f"All {len(passed)} hidden tests passed."])]
+    found = []
+    if task["state"] == "written":
+        found.append(("", [f"{len(passed)} of {len(task['tests'])} hidden tests passed."]))
+        if task["hints"]:
+            found.append(("Not passed, with a hint each", [f"- {hint}" for hint in task["hints"]]))
+    if task["messages"]:
+        found.append(("What happened", [f"- {message}" for message in task["messages"]]))
+    if task["public"]:
+        found.append(("The public tests say", task["public"].split("\n")))
+    section = TASKS[number].section
+    found.append(("", [
+        f"Read: chapter.md section {section}. Run: python -m pytest -q -k task{number}"
+    ]))
+    return found
+
+
+def page(document):
+    """Return a student's page as HTML: one file, no script, nothing from elsewhere."""
+    extra = document["extra_data"]
+    rows, sections = [], []
+    for test in document["tests"]:
+        number, more = int(test["number"]), test["extra_data"]
+        name, score = html.escape(TASKS[number].name), f"{test['score']:g}"
+        good, of = sum(more["hidden"].values()), len(more["hidden"])
+        rows.append(
+            f'<tr><th scope="row"><a href="#task{number}">Task {number}, {name}</a></th>'
+            f'<td class="points">{score}</td><td class="points">{test["max_score"]:g}</td>'
+            f"<td>{good} of {of}</td></tr>"
+        )
+        body = "".join(_part(*part) for part in parts(number, more | {"tests": more["hidden"]}))
+        sections.append(
+            f'<section id="task{number}"><h2>Task {number}, <code>{name}</code>: '
+            f"{score} of {test['max_score']:g} points</h2>{body}</section>"
+        )
+    notes = "".join(f"<li>{html.escape(str(note))}</li>" for note in extra["notes"])
+    notes = f"<h2>About the file</h2><ul>{notes}</ul>" if notes else ""
+    student = html.escape(extra["student"])
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Lab 15: {student}, {document["score"]:g} of {MOST} points</title>
+<style>{STYLE}</style></head>
+<body><main><h1>Lab 15: {document["score"]:g} of {MOST} points</h1>
+<p>Student: {student}{_when(extra)}</p>
+<table><caption>Points by task</caption><thead><tr><th scope="col">Task</th>
+<th scope="col">Points</th><th scope="col">of</th><th scope="col">Hidden tests passed</th></tr>
+</thead><tbody>{"".join(rows)}</tbody></table>
+{notes}{"".join(sections)}
+<p>Lab version {html.escape(extra["lab_version"])}{_version(extra)}. A task gives all its points
+if every hidden test of it passes, otherwise at most half. What the public tests say gives no
+points; it is there to help.</p>
+</main></body></html>
+"""
+
+
+def _part(heading, lines):
+    heading = f"<h3>{html.escape(heading)}</h3>" if heading else ""
+    if heading and all(line.startswith("- ") for line in lines):
+        items = "".join(f"<li>{html.escape(line[2:])}</li>" for line in lines)
+        return f"{heading}<ul>{items}</ul>"
+    body = html.escape("\n".join(lines))
+    return f"{heading}<pre>{body}</pre>" if heading else f"<p>{body}</p>"
+
+
+def _when(extra):
+    late = {None: "", False: "", True: ", late"}.get(extra["late"], f", {extra['late']}")
+    when = f"; handed in {extra['submitted']}" if extra["submitted"] else ""
+    return html.escape(when + late)
+
+
+def _version(extra):
+    theirs = extra["file_lab_version"]
+    return html.escape(f", your file is of version {theirs}" if theirs else "")

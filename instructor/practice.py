@@ -1,0 +1,82 @@
+"""What the public tests say of a file: text for the student, no points.
+
+They run in a sandbox of their own after all hidden tests have been judged, and they come to it
+only then (see practice_run.py). What they say is the word of a process with student code in it:
+whoever forges it changes the page that he or she gets, nothing else.
+"""
+
+import re
+import textwrap
+from functools import cache
+
+import torch
+
+from tests import explain
+from tests.labfile import ROOT, TASKS
+
+# Tests and tools of the lab that no test of a task needs.
+UNUSED = ("install", "notebook", "reset", "watch", "test_given_tinylm", "test_training")
+LINES, COLUMNS, FAILURES, MISTAKES = 14, 110, 12, 8
+
+
+@cache
+def files():
+    """Return {name: bytes as a tensor} of what the public tests need."""
+    paths = [p for p in sorted((ROOT / "tests").glob("*.py")) if p.stem not in UNUSED]
+    data = {f"tests/{p.name}": p.read_bytes() for p in paths}
+    data["tinylm.py"] = (ROOT / "tinylm.py").read_bytes()
+    return {name: _tensor(content) for name, content in data.items()}
+
+
+def _tensor(content):
+    return torch.frombuffer(bytearray(content or b"\n"), dtype=torch.uint8)
+
+
+def tests_of(number):
+    """Return the name of the file with the public tests of a task."""
+    return f"tests/test_task{number}_{TASKS[number].name}.py"
+
+
+def plain(text, lines=LINES, columns=COLUMNS):
+    """Return text of the sandbox with nothing in it that a terminal or a browser could obey."""
+    kept = [re.sub("[^ -~]", _escape, line.expandtabs(4))[:columns] for line in text.split("\n")]
+    kept = [line.rstrip() for line in kept[: lines + 1]]
+    return "\n".join(kept[:lines] + ["..."] * (len(kept) > lines)).strip("\n")
+
+
+def _escape(match):
+    return ascii(match[0])[1:-1]
+
+
+def read(reply):
+    """Return (text for the student, ids of the mistakes that it names) of one task's reply."""
+    rows = reply.get("failures") if isinstance(reply, dict) else None
+    failures = [_failure(row) for row in rows[:FAILURES]] if isinstance(rows, list) else [None]
+    if not failures:
+        return "All public tests of this task pass; the hidden ones use other numbers.", []
+    if None in failures:
+        return "What came back of the public tests was no answer.", []
+    (test, text, _), *others = failures
+    lines = [f"{test}:", text]
+    names = dict.fromkeys(name.split("[")[0] for name, *_ in others)
+    if names:
+        lines += ["", *textwrap.wrap(f"Not passed as well: {', '.join(names)}", 100)[:8]]
+    mistakes = dict.fromkeys(mistake for *_, mistake in failures if mistake)
+    return "\n".join(lines), list(mistakes)[:MISTAKES]
+
+
+def _failure(row):
+    """Return (test, text, mistake or "") of a row, or None if it is none."""
+    if not (isinstance(row, list) and len(row) == 3 and all(type(x) is str for x in row)):
+        return None
+    test, mistake, text = row
+    return plain(test, 1, 80) or "a test", plain(text), mistake if named(mistake, text) else ""
+
+
+def named(mistake, text):
+    """Whether this is the id of a known mistake (or of two), and the text tells of it."""
+    parts = mistake.split("+")
+    if len(parts) > 3 or any(part not in explain.MISTAKES for part in parts):
+        return False
+    wanted = " ".join(explain.likely(mistake).split())[:60]
+    return wanted in " ".join(text.split())

@@ -1,0 +1,130 @@
+"""What the grader writes: a row and a folder for every student, and nothing outside of it."""
+
+import csv
+import json
+
+import pytest
+
+from instructor import feedback, results
+from tests.labfile import TASKS
+
+HASHES = {n: f"hash{n}" for n in TASKS}
+
+
+class Course:
+    """What Results needs to know of a course."""
+
+    hashes = HASHES
+
+
+def result_of(student, **changes):
+    """Return a result as judging.judge does: Task 2 failed, the others passed."""
+    tasks = {}
+    for n in TASKS:
+        good = n != 2
+        tasks[n] = {"points": float(TASKS[n].points) * good, "tests": {"form": True, "x": good}}
+        tasks[n] |= {"messages": [], "hints": [] if good else ["x: a hint"], "state": "written"}
+        tasks[n] |= {"public": "" if good else "test_x:\n<b>", "mistakes": []}
+    more = {"student": student, "tasks": tasks, "notes": [], "seconds": 1.5, "file": "f"}
+    more |= {"version": "0.9", "submitted": None, "late": None, "hashes": HASHES}
+    return more | {"lab_version": "1.0"} | changes
+
+
+def kept_in(folder, *students):
+    return results.Results(folder, Course, students)
+
+
+def table_of(folder):
+    with open(folder / "scores.csv", encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_the_files_that_are_written(tmp_path):
+    kept = kept_in(tmp_path, "bob", "ann")
+    kept.add(result_of("ann"), b"a\r\n")
+    kept.add(result_of("bob", late=True, submitted="2026-11-29"), None)
+    kept.table()
+    rows = table_of(tmp_path)
+    assert rows[0][:7] == ["student", *(f"task{n}" for n in TASKS), "total"]
+    assert rows[0][7:] == ["submitted", "late", "note"]
+    assert rows[1][:9] == ["bob", "2", "0", "1", "3", "2", "8", "2026-11-29", "late"]
+    assert rows[2][:9] == ["ann", "2", "0", "1", "3", "2", "8", "", ""]
+    assert (tmp_path / "ann" / "lab15_grpo.py").read_bytes() == b"a\r\n"
+    assert not (tmp_path / "bob" / "lab15_grpo.py").exists()
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_results_json_is_gradescopes(tmp_path):
+    kept = kept_in(tmp_path, "ann")
+    kept.add(result_of("ann", notes=["a note"]), b"x")
+    found = json.loads((tmp_path / "ann" / "results.json").read_text(encoding="utf-8"))
+    assert found["score"] == 8 == sum(test["score"] for test in found["tests"])
+    assert sum(test["max_score"] for test in found["tests"]) == 10
+    assert [test["number"] for test in found["tests"]] == [str(n) for n in TASKS]
+    assert {t["status"] for t in found["tests"]} == {"passed", "failed"}
+    assert found["tests"][1]["extra_data"]["hidden"] == {"form": True, "x": False}
+    assert "a hint" in found["tests"][1]["output"] and "a note" in found["output"]
+    extra = found["extra_data"]
+    assert extra["lab_version"] == "1.0" and extra["file_lab_version"] == "0.9"
+    assert extra["hidden_hash"]["3"] == "hash3" and extra["file_hash"] == "f"
+
+
+def test_a_result_holds_by_its_file_and_its_tests(tmp_path):
+    kept = kept_in(tmp_path, "ann")
+    kept.add(result_of("ann"), b"x")
+    assert set(kept.known("ann", "f")) == set(TASKS) and kept.known("ann", "g") == {}
+    kept.course = type("New", (), {"hashes": HASHES | {4: "new"}})
+    assert set(kept.known("ann", "f")) == {1, 2, 3, 5}
+    assert kept.known("ann", "f")[2] == result_of("ann")["tasks"][2]
+
+
+@pytest.mark.parametrize("change", ["{", "[]", "3", '{"tests": []}', "null", None])
+def test_a_damaged_result_is_none(tmp_path, change):
+    kept = kept_in(tmp_path, "ann")
+    kept.add(result_of("ann"), b"x")
+    path = tmp_path / "ann" / "results.json"
+    if change is None:  # points that no task has
+        change = path.read_text(encoding="utf-8").replace('"score": 3.0', '"score": 300.0')
+    path.write_text(change, encoding="utf-8")
+    assert kept.known("ann", "f") == {} and not kept.keep("ann")
+
+
+def test_a_failure_of_the_grader_is_no_zero_and_destroys_no_result(tmp_path):
+    kept = kept_in(tmp_path, "ann", "bob")
+    kept.add(result_of("ann"), b"x")
+    for student in ("ann", "bob"):
+        kept.failed(student, "no memory")
+    kept.table()
+    _, ann, bob = table_of(tmp_path)
+    assert ann[6] == "8" and bob[1:7] == [""] * 6 and bob[9] == "NOT GRADED: no memory"
+
+
+def test_folders_never_leave_the_place_or_meet(tmp_path):
+    names = ["../../x", "a/b", "a_b", "A b", ".", "", "x" * 300, "\u00e4", "'=cmd", "scores.csv"]
+    names += ["Ann", "ann", "CON", "nul.txt", "seed.txt", "-rf", "a\nb", "a\u202eb", "..", "..."]
+    kept = kept_in(tmp_path, *names)
+    files = [kept.names[name] for name in names]
+    assert len({f.lower() for f in files}) == len(names) and kept.names["A b"] == "A b"
+    assert all("/" not in f and f not in ("", ".", "..") and len(f) < 100 for f in files)
+    assert not {f.lower() for f in files} & {"scores.csv", "seed.txt", "con", "nul.txt"}
+
+
+def test_the_page_escapes_what_a_student_has_written(tmp_path):
+    kept = kept_in(tmp_path, "<b>ann")
+    kept.add(result_of("<b>ann", notes=["<script>alert(1)</script>"]), b"x")
+    page = (kept.folder("<b>ann") / "feedback.html").read_text(encoding="utf-8")
+    assert "<script" not in page and "<b>" not in page and "&lt;b&gt;ann" in page
+    assert 'lang="en"' in page and '<th scope="row">' in page and "default-src 'none'" in page
+    assert "8 of 10 points" in page and "chapter.md section 3" in page
+
+
+def test_a_spreadsheet_runs_nothing(tmp_path):
+    kept = kept_in(tmp_path, "ann")
+    kept.add(result_of("ann", notes=["=cmd|' /C calc'!A0"]), b"x")
+    kept.table()
+    assert table_of(tmp_path)[1][9].startswith("'=")
+
+
+def test_full_points_need_no_words():
+    task = result_of("ann")["tasks"][1]
+    assert feedback.text(1, task) == "All 2 hidden tests passed."

@@ -1,0 +1,124 @@
+"""All right and wrong variants through the hidden tests, without a sandbox: LAB15_SLOW=1."""
+
+import itertools
+import os
+import sys
+
+import pytest
+
+from instructor import calls, judging, variants, wire
+from instructor.hidden import common
+from tests.labfile import ROOT, TASKS, load_lab
+
+import tinylm  # isort: skip
+
+SLOW = "LAB15_SLOW" not in os.environ
+
+
+class Direct:
+    """Takes the place of a Box: the same calls, in this process, by way of the same frames."""
+
+    def __init__(self, lab, task):
+        self.lab, self.task = lab, task
+
+    def call(self, send, answer=None):
+        """Call the function of the file."""
+
+        def ask(question):
+            return through({"answer": answer(through(question))})["answer"]
+
+        reply = calls.call(self.lab, self.task, through(send), ask)
+        try:
+            return through(reply)
+        except wire.WireError as error:
+            return {"ok": False, "error": type(error).__name__}
+
+
+def through(value):
+    return wire.decode(wire.encode(value)[4:])
+
+
+@pytest.fixture(scope="module")
+def course():
+    """Give a course; tinylm is as it was afterwards."""
+    sys.path.append(str(ROOT / "instructor" / "hidden"))
+    own = {name: getattr(tinylm, name) for name in ("sample", "reward")}
+    calls.hook(tinylm)
+    yield judging.Course("a third seed for these tests")
+    for name, function in own.items():
+        setattr(tinylm, name, function)
+    sys.path.remove(str(ROOT / "instructor" / "hidden"))
+
+
+def points(variant, course, folder):
+    path = folder / "lab15_grpo.py"
+    path.write_text(variant.text, encoding="utf-8")
+    module, cases = course.modules[variant.task], course.cases[variant.task]
+    verdicts, _ = judging.run_cases(Direct(load_lab(path), variant.task), module, cases)
+    return judging.points(variant.task, module.TESTS, common.combine(module.TESTS, verdicts))
+
+
+def sample(made):
+    """Return all, or a few where there is no time for all."""
+    return list(itertools.islice(made, 0, None, 9 if SLOW else 1))
+
+
+def test_right_variants_get_full_points(course, tmp_path):
+    wrong = {v.id: points(v, course, tmp_path) for v in sample(variants.wheats())}
+    full = {v.id: TASKS[v.task].points for v in variants.wheats()}
+    assert not {name for name, got in wrong.items() if got != full[name]}
+
+
+@pytest.mark.skipif(SLOW, reason="slow")
+@pytest.mark.parametrize("kind", ["chaffs", "trivial"])
+def test_wrong_variants_get_at_most_half(course, tmp_path, kind):
+    made = list(getattr(variants, kind)())
+    lucky = {v.id for v in made if points(v, course, tmp_path) > TASKS[v.task].points / 2}
+    assert not lucky
+
+
+NOTHING = {  # what a body returns that has learned nothing: a result for each task
+    "zeros": "torch.zeros_like(x)",
+    "ones": "torch.ones_like(x)",
+    "input": "x",
+    "copy": "x.clone()",
+    "negative": "-x",
+    "none": "None",
+    "random": "torch.randn_like(x)",
+    "mean": "x - x.mean()",
+    "square": "x * x",
+    "absolute": "x.abs()",
+    "softmax": "torch.softmax(x, -1)",
+    "same_sample": "x.mean().expand_as(x)",
+}
+BODY = """
+
+def nothing(*args, **kwargs):
+    given = [*args, *kwargs.values()]
+    x = next((a for a in given if torch.is_tensor(a)), torch.zeros(1))
+    value = {value}
+    number = 0.0 if value is None else float(value.float().mean())
+    if len(given) == 6 and not torch.is_tensor(given[0]):
+        return dict.fromkeys(("reward", "loss", "kl", "clip_frac", "frac_zero_signal", "entropy"),
+                             number)
+    if len([a for a in given if torch.is_tensor(a)]) > 2:
+        return value if value is None else (value.mean(), dict.fromkeys(
+            ("kl", "clip_frac", "ratio_max"), number))
+    if torch.is_tensor(given[0]) or value is None:
+        return value
+    lists = [a for a in given if isinstance(a, list)]
+    out = sample(next(a for a in given if hasattr(a, "parameters")), lists[0])
+    said = decode_responses(out)
+    return dict(out=out, responses=said, rewards=torch.full((len(said),), number))
+
+
+sample_group = group_advantages = k3_kl = grpo_loss = grpo_step = nothing
+"""
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_body_that_has_learned_nothing_gets_nothing(course, tmp_path, name):
+    stub = (ROOT / "lab15_grpo.py").read_text(encoding="utf-8")
+    text = stub + BODY.replace("{value}", NOTHING[name])
+    made = [variants.Variant(name, "trivial", task, text) for task in TASKS]
+    assert [points(v, course, tmp_path) for v in made] == [0.0] * 5
