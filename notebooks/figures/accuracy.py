@@ -1,49 +1,35 @@
-"""Draw the accuracy of five training runs.
+"""Draw the accuracy of five training runs: the figure on the README's first screen.
 
 "python -m notebooks.figures.accuracy" draws accuracy.png from accuracy.json; with --measure it
 first trains the SFT model and five seeds, which takes about two minutes, and writes that file.
+These runs are timed, so measure them on a machine that does nothing else.
 """
 
 import argparse
-import json
 import os
-import platform
-import subprocess
 import tempfile
 import time
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-HERE = Path(__file__).resolve().parent
-TOP = HERE.parent.parent
+from notebooks.figures.style import (
+    GREEDY,
+    HERE,
+    SAMPLED,
+    TOP,
+    commit,
+    machine,
+    mean,
+    read_json,
+    write_json,
+)
+
 RESULTS = HERE / "accuracy.json"
-PICTURE = HERE / "accuracy.png"
 SEEDS = range(5)
-SAMPLED, GREEDY = "#0072B2", "#D55E00"  # told apart by the colour-blind, and by line and mark
 
 
-def machine():
-    """Return the processor's name and the number of cores."""
-    name = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
-        name = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), name)
-    return f"{name}, {os.cpu_count()} cores, {platform.system()}"
-
-
-def commit():
-    """Return the commit that is checked out, with a + if files were changed since."""
-    def git(*words):
-        return subprocess.run(
-            ["git", *words], cwd=TOP, capture_output=True, text=True, check=False
-        ).stdout.strip()
-
-    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain") else "")
-
-
-def measure():
+def measure_runs():
     """Train the SFT model and one policy per seed; write RESULTS after each run."""
     import torch
 
@@ -70,13 +56,7 @@ def measure():
             _, hist = lab.train_grpo(lab.GRPOConfig(seed=seed), path)
             seconds = round(time.perf_counter() - start, 1)
             results["runs"].append({"seed": seed, "seconds": seconds, "history": hist})
-            data = json.dumps(results).encode()
-            tinylm.write_file(RESULTS, lambda file, data=data: file.write(data))
-
-
-def mean(values):
-    """Return the arithmetic mean."""
-    return sum(values) / len(values)
+            write_json(RESULTS, results)
 
 
 def caption(results):
@@ -92,6 +72,32 @@ def caption(results):
         f"(mean of {len(last)} seeds; {min(last):.2f} to {max(last):.2f}); greedy accuracy ends at "
         f"{mean(greedy):.2f}. Measured on {results['machine']}, one thread: "
         f"{results['sft_seconds']:.0f} s for the SFT model, {mean(seconds):.0f} s a run."
+    )
+
+
+def collect(_):
+    """Return the figure's results: the runs as they are, and the numbers quoted in prose."""
+    results = read_json(RESULTS)
+    runs = [run["history"] for run in results["runs"]]
+    ends = [h["acc_sampled"][-1] for h in runs]
+    summary = {
+        "acc_start": mean([h["acc_sampled"][0] for h in runs]),
+        "acc_end": mean(ends), "acc_end_min": min(ends), "acc_end_max": max(ends),
+        "greedy_start": mean([h["acc_greedy"][0] for h in runs]),
+        "greedy_end": mean([h["acc_greedy"][-1] for h in runs]),
+        "sft_seconds": results["sft_seconds"],
+        "seconds": mean([run["seconds"] for run in results["runs"]]),
+    }
+    return results | {"summary": summary}
+
+
+def alt(results):
+    """Return the alternative text."""
+    s = results["summary"]
+    return (
+        f"Accuracy over 300 iterations, mean and range of {len(results['runs'])} seeds: sampled "
+        f"accuracy rises steeply from {s['acc_start']:.2f} and levels off at {s['acc_end']:.2f}; "
+        f"greedy accuracy starts at {s['greedy_start']:.2f} and ends at {s['greedy_end']:.2f}."
     )
 
 
@@ -120,10 +126,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--measure", action="store_true", help="train first (about 2 minutes)")
     if parser.parse_args().measure:
-        measure()
-    results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    draw(results).savefig(PICTURE, dpi=130, metadata={"Software": None})
-    print(f"{PICTURE}\n{caption(results)}")
+        measure_runs()
+    from notebooks.figures.__main__ import redraw
+
+    redraw(["accuracy"], False)
+    print(caption(read_json(RESULTS)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Notebooks of Lab 15, the experiments they show, and the figures."""

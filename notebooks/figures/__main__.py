@@ -1,0 +1,152 @@
+"""Draw the figures of the chapter from their results.
+
+    python -m notebooks.figures                  draw all of them
+    python -m notebooks.figures beta gallery     draw these
+    python -m notebooks.figures --measure        measure first what is not a training run
+    python -m notebooks.figures --check          write nothing; fail if something is out of date
+    python -m notebooks.figures --alt beta       print the alternative text
+    python -m notebooks.figures --chapter        draw, and put the texts into chapter.md
+
+The training runs are measured by python -m notebooks.experiments, and those of the README's
+figure, with their seconds, by python -m notebooks.figures.accuracy --measure.
+"""
+
+import argparse
+import importlib
+import io
+import os
+import re
+import sys
+import time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from notebooks.figures.style import HERE, TOP, about, read_json, settings, short, write_json
+
+FIGURES = ("accuracy", "step", "teacher", "zero_signal", "baseline", "beta", "clip", "inner",
+           "surrogate", "curves", "loss", "passk", "estimators", "gallery", "group_size", "hacked",
+           "detective")
+VECTOR = ("step",)  # drawn as SVG
+IMAGE = re.compile(r"!\[([^\]]*)\]\(notebooks/figures/(\w+)\.(?:png|svg)\)")
+
+
+def module_of(name):
+    """Return the module that draws a figure."""
+    return importlib.import_module(f"notebooks.figures.{name}")
+
+
+def picture_of(name):
+    """Return the path of a figure's picture."""
+    return HERE / f"{name}.{'svg' if name in VECTOR else 'png'}"
+
+
+def results_of(name, measure=False):
+    """Return a figure's results: what was measured for it, and from that its summary and alt."""
+    module, path = module_of(name), HERE / f"{name}.json"
+    stored = read_json(path) if path.exists() else {}
+    kept = {k: v for k, v in stored.items() if k not in ("summary", "alt", "sources")}
+    if hasattr(module, "measure") and (measure or "data" not in stored):
+        start = time.perf_counter()
+        data = module.measure()
+        seconds = round(time.perf_counter() - start, 1)
+        origin = about(f"python -m notebooks.figures --measure {name}")
+        kept = origin | {"seconds": seconds, "data": data}
+    results = kept | module.collect(kept.get("data"))
+    results["summary"] = {k: short(v) for k, v in results["summary"].items()}
+    return results | {"alt": module.alt(results)}
+
+
+def bytes_of(name, results):
+    """Return a figure's picture as bytes, the same ones every time."""
+    from matplotlib import rc_context
+
+    file = io.BytesIO()
+    kind = picture_of(name).suffix[1:]
+    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    with rc_context(settings()):
+        figure = module_of(name).draw(results)
+        figure.savefig(file, format=kind, dpi=130, metadata=metadata)
+    return file.getvalue()
+
+
+def redraw(names, measure):
+    """Write results and pictures; print the paths."""
+    import tinylm
+
+    for name in names:
+        results = results_of(name, measure)
+        write_json(HERE / f"{name}.json", results)
+        data = bytes_of(name, results)
+        tinylm.write_file(picture_of(name), lambda file, data=data: file.write(data))
+        print(picture_of(name).relative_to(TOP).as_posix(), flush=True)
+
+
+def fill_chapter(names):
+    """Put the alternative texts of the figures that chapter.md shows into it."""
+    import textwrap
+
+    import tinylm
+
+    def put(match):
+        if match[2] not in names:
+            return match[0]
+        image = match[0].replace(f"[{match[1]}]", f"[{results_of(match[2])['alt']}]", 1)
+        return textwrap.fill(image, 88, break_long_words=False, break_on_hyphens=False)
+
+    with open(TOP / "chapter.md", encoding="utf-8", newline="") as file:
+        text = file.read()  # a checkout may have CRLF, and keeps it
+    new = IMAGE.sub(put, text.replace("\r\n", "\n"))
+    data = (new.replace("\n", "\r\n") if "\r\n" in text else new).encode()
+    tinylm.write_file(TOP / "chapter.md", lambda file: file.write(data))
+
+
+def complaints(names):
+    """Return what is out of date, a line each."""
+    wrong = []
+    chapter = (TOP / "chapter.md").read_text(encoding="utf-8")
+    shown = {name: " ".join(text.split()) for text, name in IMAGE.findall(chapter)}
+    for name in names:
+        results = results_of(name)
+        path = HERE / f"{name}.json"
+        same = path.exists() and read_json(path) == results
+        if not same or not picture_of(name).exists():
+            wrong.append(f"{name}: not drawn from the results as they are; "
+                         f"run python -m notebooks.figures {name}")
+        if len(bytes_of(name, results)) < 1000:
+            wrong.append(f"{name}: nothing is drawn")
+        if name in shown and shown[name] != results["alt"]:
+            wrong.append(f"chapter.md, {name}: the alternative text is not that of the results; "
+                         "run python -m notebooks.figures --chapter")
+    return wrong
+
+
+def main(argv=None):
+    """Draw, check or print."""
+    parser = argparse.ArgumentParser(prog="python -m notebooks.figures", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of a figure; all if none")
+    parser.add_argument("--measure", action="store_true", help="measure first")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if out of date")
+    parser.add_argument("--alt", action="store_true", help="print the alternative texts")
+    parser.add_argument("--chapter", action="store_true", help="draw, and put them into chapter.md")
+    flags = parser.parse_args(argv)
+    names = flags.names or FIGURES
+    if unknown := [name for name in names if name not in FIGURES]:
+        parser.error(f"unknown: {', '.join(unknown)}. There are: {', '.join(FIGURES)}")
+    try:
+        if flags.alt:
+            print("\n\n".join(f"{name}: {results_of(name)['alt']}" for name in names))
+        elif flags.check:
+            if wrong := complaints(names):
+                sys.exit("\n".join(wrong))
+            print(f"{len(names)} figures are up to date")
+        else:
+            redraw(names, flags.measure)
+            if flags.chapter:
+                fill_chapter(names)
+    except FileNotFoundError as error:  # a run that was never measured
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

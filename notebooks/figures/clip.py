@@ -1,0 +1,48 @@
+"""Inner steps and the clip: 1, 2 and 8 gradient steps on the same samples, and 8 without clip."""
+
+from notebooks.experiments import load
+from notebooks.figures.style import compare, last, mean, new_figure, sources
+
+NAMES = {"inner1": ("1", "1 step"), "default": ("2", "2 steps"), "inner8": ("8", "8 steps"),
+         "no_clip_8": ("8_noclip", "8 steps, no clip")}
+KEYS = {"acc": "acc_sampled", "greedy": "acc_greedy", "kl": "kl", "ent": "entropy",
+        "clip_frac": "clip_frac", "ratio_max": "ratio_max"}
+
+
+def collect(_):
+    """Return the figure's results: the numbers quoted in prose, from the runs."""
+    summary = {}
+    for name, (tag, _) in NAMES.items():
+        for word, key in KEYS.items():
+            n = 300 if word in ("clip_frac", "ratio_max") else 50
+            ends = last(load(name), key, n)
+            summary |= {f"{word}_{tag}": mean(ends), f"{word}_{tag}_min": min(ends),
+                        f"{word}_{tag}_max": max(ends)}
+    return {"summary": summary, "sources": sources(*NAMES)}
+
+
+def alt(results):
+    """Return the alternative text."""
+    s = results["summary"]
+    parts = [f"{label}: accuracy {s[f'acc_{tag}']:.2f}, KL {s[f'kl_{tag}']:.2f}, share clipped "
+             f"{s[f'clip_frac_{tag}']:.3f}, largest ratio {s[f'ratio_max_{tag}']:.2f}"
+             for tag, label in NAMES.values()]
+    return ("Accuracy, KL, share of tokens clipped and largest ratio for 1, 2 and 8 inner steps "
+            "and 8 without clip, mean and range of 5 seeds. Accuracy and KL at the end, the others "
+            "on average: " + "; ".join(parts) + ".")
+
+
+def draw(results):
+    """Return the figure."""
+    figure, grid = new_figure(2, 2, 4.4)
+    runs = {label: load(name) for name, (_, label) in NAMES.items()}
+    for axes, key, title in zip(grid.flat, ("acc_sampled", "kl", "clip_frac", "ratio_max"), (
+            "sampled accuracy", "KL to the SFT model", "share of tokens clipped",
+            "largest ratio of an iteration")):
+        compare(axes, runs, key)
+        axes.set(title=title, xlabel="iteration")
+    grid[0, 0].set_ylim(0, 1)
+    grid[0, 0].legend(loc="lower right")
+    grid[0, 1].set_yscale("log")
+    grid[1, 1].set_yscale("log")
+    return figure

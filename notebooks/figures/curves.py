@@ -1,0 +1,66 @@
+"""Seven curves of five runs with the default settings: what a healthy run looks like."""
+
+from notebooks.experiments import load
+from notebooks.figures.style import band, first, last, mean, new_figure, sources
+
+PANELS = ("reward", "loss", "entropy", "kl", "clip_frac", "frac_zero_signal")
+TITLES = {"reward": "mean reward of the samples", "loss": "loss (last inner step)",
+          "entropy": "entropy (nats per token)", "kl": "KL to the SFT model (k3)",
+          "clip_frac": "share of tokens clipped", "frac_zero_signal": "share of zero-signal groups"}
+
+
+def collect(_):
+    """Return the figure's results: the numbers quoted in prose, from the runs."""
+    runs = load("default")
+    summary = {}
+    for name, key in (("acc", "acc_sampled"), ("greedy", "acc_greedy"), ("reward", "reward"),
+                      ("ent", "entropy"), ("kl", "kl"), ("clip", "clip_frac"),
+                      ("zero", "frac_zero_signal")):
+        ends = last(runs, key)
+        summary |= {f"{name}_start": mean(first(runs, key)), f"{name}_end": mean(ends),
+                    f"{name}_end_min": min(ends), f"{name}_end_max": max(ends)}
+    losses = [x for run in runs for x in run["history"]["loss"]]
+    summary |= {
+        "loss_abs_mean": mean([abs(x) for x in losses]),
+        "loss_first_mean": mean(first(runs, "loss")), "loss_last_mean": mean(last(runs, "loss")),
+        "seconds": mean([run["seconds"] for run in runs]),
+    }
+    return {"summary": summary, "sources": sources("default")}
+
+
+def alt(results):
+    """Return the alternative text."""
+    s = results["summary"]
+    return (
+        f"Seven curves over 300 iterations, mean and range of 5 seeds: sampled accuracy rises from "
+        f"{s['acc_start']:.2f} to {s['acc_end']:.2f}, greedy accuracy stays at "
+        f"{s['greedy_end']:.2f}, reward rises from {s['reward_start']:.2f} to "
+        f"{s['reward_end']:.2f}, the loss stays near 0 (its size is {s['loss_abs_mean']:.3f} on "
+        f"average), entropy falls from {s['ent_start']:.2f} to {s['ent_end']:.2f} nats, KL grows "
+        f"to {s['kl_end']:.2f}, {s['clip_end']:.1%} of the tokens are clipped at the end, and "
+        f"zero-signal groups grow from {s['zero_start']:.0%} to {s['zero_end']:.0%}."
+    )
+
+
+def draw(results):
+    """Return the figure."""
+    runs = load("default")
+    figure, grid = new_figure(2, 4, 3.6)
+    panels = grid.flat
+    top = next(panels)
+    band(top, runs, "acc_greedy", "greedy")
+    band(top, runs, "acc_sampled", "sampled")
+    top.set(title="accuracy, held-out sums", ylim=(0, 1.02))
+    top.legend(loc="lower right")
+    for axes, key in zip(panels, PANELS):
+        band(axes, runs, key)
+        axes.set(title=TITLES[key], xlabel="iteration")
+        if key != "loss":
+            axes.set_ylim(0, 1.02 if key in ("reward", "frac_zero_signal") else None)
+    for axes in grid.flat:
+        axes.set_xticks(range(0, 301, 100))
+    spare = grid.flat[-1]
+    spare.axis("off")
+    spare.text(0, 0.5, f"line: mean of {len(runs)} seeds\nband: their range\n\nall but accuracy: "
+               "means\nover 10 iterations", va="center")
+    return figure

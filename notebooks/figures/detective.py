@@ -1,0 +1,77 @@
+"""Six runs without a label, for the exercise of notebooks/detective.py."""
+
+from matplotlib.ticker import NullLocator
+
+from notebooks.detective import NUMBERS, path_of
+from notebooks.experiments import load
+from notebooks.figures.style import QUANTITIES, band, columns, last, mean, new_figure, sources
+
+ROWS = ("acc_sampled", "reward", "loss", "kl", "entropy", "frac_zero_signal", "clip_frac")
+NAMES = ("accuracy", "reward", "loss", "KL", "entropy", "zero-\nsignal", "clip_frac")
+SCALES = {  # (scale, its options), limits, ticks; the others are shares, 0 to 1
+    "loss": (("symlog", {"linthresh": 0.01}), (-3e4, 0.1), (-1e4, -100, -1, 0)),
+    "kl": (("symlog", {"linthresh": 1e-3}), (-2e-4, 2), (0, 0.01, 1)),
+    "clip_frac": (("linear", {}), (-0.001, 0.03), (0, 0.01, 0.02)),
+    "entropy": (("linear", {}), (-0.05, 1.1), (0, 0.5, 1)),
+}
+SHARE = (("linear", {}), (-0.03, 1.05), (0, 0.5, 1))
+
+
+def runs_of(number):
+    """Return the runs of a number."""
+    return load(path_of(number).stem)
+
+
+def collect(_):
+    """Return the figure's results: where each run ends."""
+    summary = {}
+    for number in NUMBERS:
+        runs = runs_of(number)
+        for word, key in (("acc", "acc_sampled"), ("greedy", "acc_greedy"), ("reward", "reward"),
+                          ("loss", "loss"), ("kl", "kl"), ("ent", "entropy"),
+                          ("zero", "frac_zero_signal"), ("clip", "clip_frac")):
+            summary[f"{word}_{number}"] = mean(last(runs, key))
+    return {"summary": summary, "sources": sources(*(path_of(n).stem for n in NUMBERS))}
+
+
+def alt(results):
+    """Return the alternative text."""
+    s = results["summary"]
+    parts = [f"run {n}: accuracy {s[f'acc_{n}']:.2f}, greedy {s[f'greedy_{n}']:.2f}, reward "
+             f"{s[f'reward_{n}']:.2f}, loss {s[f'loss_{n}']:.4g}, KL {s[f'kl_{n}']:.2g}, entropy "
+             f"{s[f'ent_{n}']:.2f}, zero-signal {s[f'zero_{n}']:.2f}, clip_frac "
+             f"{s[f'clip_{n}']:.4f}" for n in NUMBERS]
+    return ("Seven curves of six runs with one bug each, mean and range of 5 seeds, beside the run "
+            "without a bug. At the end: " + "; ".join(parts) + ".")
+
+
+def scaled(axes, key):
+    """Set an axis as the row needs it: the same for all six runs."""
+    (scale, options), limits, ticks = SCALES.get(key, SHARE)
+    axes.set_yscale(scale, **options)
+    axes.set(ylim=limits, yticks=ticks, yticklabels=[f"{t:g}" for t in ticks])
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def draw(results):
+    """Return the figure."""
+    base = load("default")
+    figure, grid = new_figure(len(ROWS), len(NUMBERS), 7.4, sharex=True, sharey="row")
+    for line, key, name in zip(grid, ROWS, NAMES):
+        for axes, number in zip(line, NUMBERS):
+            scaled(axes, key)
+            x, seeds = columns(base, key)
+            axes.plot(x, [mean(c) for c in seeds], "k:", lw=0.9)
+            if key == "acc_sampled":
+                band(axes, runs_of(number), "acc_greedy")
+                axes.set_title(f"run {number}", weight="bold")
+            band(axes, runs_of(number), key)
+            axes.set(xlim=(0, 300), xticks=(0, 150, 300))
+        line[0].set_ylabel(name)
+    figure.align_ylabels(grid[:, 0])
+    for axes in grid[-1]:
+        axes.set_xlabel("iteration")
+    handles, _ = grid[0][0].get_legend_handles_labels()
+    names = ["without a bug", *(QUANTITIES[k][0] for k in ("acc_greedy", "acc_sampled"))]
+    figure.legend([grid[0][0].lines[0], *handles], names, loc="outside lower center", ncols=3)
+    return figure

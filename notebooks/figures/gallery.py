@@ -1,0 +1,87 @@
+"""What goes wrong: one setting or one line changed at a time, against the default."""
+
+from notebooks.experiments import TABLE, load
+from notebooks.figures.style import QUANTITIES, band, columns, last, mean, new_figure, sources
+
+# Word in the summary's keys -> name of the experiment.
+RUNS = {"lr": "lr_high", "noclip": "no_clip_8", "hack": "hacked", "t07": "t07", "g2": "g2_few",
+        "beta0": "beta0", "sample_std": "sample_std"}
+QUOTED = {"kl_sign": "kl_sign", "ratio_ref": "ratio_ref", "no_std": "no_std"}  # not drawn
+KEYS = {"acc": "acc_sampled", "greedy": "acc_greedy", "kl": "kl", "ent": "entropy",
+        "reward": "reward", "zero": "frac_zero_signal", "clip": "clip_frac",
+        "ratio": "ratio_max", "length": "length"}
+PANELS = ("acc_sampled", "kl", "entropy", "frac_zero_signal")
+TITLES = ("accuracy", "KL (log scale)", "entropy", "zero-signal")
+
+
+def collect(_):
+    """Return the figure's results: the numbers quoted in prose, from the runs."""
+    summary = {}
+    for word, name in {"base": "default", **RUNS, **QUOTED}.items():
+        for tag, key in KEYS.items():
+            ends = last(load(name), key)
+            summary |= {f"{word}_{tag}": mean(ends), f"{word}_{tag}_min": min(ends),
+                        f"{word}_{tag}_max": max(ends)}
+    config = TABLE["lr_high"].changes
+    return {"summary": summary | {"lr_value": config["lr"]},
+            "sources": sources("default", *RUNS.values(), *QUOTED.values())}
+
+
+def alt(results):
+    """Return the alternative text."""
+    s = results["summary"]
+    parts = [f"{TABLE[name].label}: accuracy {s[f'{w}_acc']:.2f}, KL {s[f'{w}_kl']:.2g}, "
+             f"entropy {s[f'{w}_ent']:.2f}, zero-signal {s[f'{w}_zero']:.0%}"
+             for w, name in {"base": "default", **RUNS}.items()]
+    return ("Accuracy, KL, entropy and zero-signal share of the default and of "
+            f"{len(RUNS)} changed runs, mean and range of 5 seeds. At the end: "
+            + "; ".join(parts) + ".")
+
+
+def row(panels, runs, base):
+    """Draw one run's row of panels over the default's dotted line."""
+    for axes, key in zip(panels, PANELS):
+        x, seeds = columns(base, key)
+        axes.plot(x, [mean(c) for c in seeds], "k:", lw=0.9)
+        if key == "acc_sampled":
+            band(axes, runs, "acc_greedy")
+            axes.set_ylim(-0.03, 1.03)
+        if key == "kl":
+            axes.set(yscale="log", ylim=(1e-3, 30))
+        if key == "frac_zero_signal":
+            axes.set_ylim(-0.03, 1.03)
+        if key == "entropy":
+            axes.set_ylim(0, 2.6)
+        band(axes, runs, key)
+        axes.set_xlim(0, 300)
+
+
+def draw(results):
+    """Return the figure."""
+    base = load("default")
+    figure, grid = new_figure(len(RUNS), 5, 0.92 * len(RUNS) + 0.4, sharex=True, sharey="col",
+                              width_ratios=[0.8, 1, 1, 1, 1])
+    for line, name in zip(grid, RUNS.values()):
+        line[0].axis("off")
+        line[0].text(0, 0.5, wrapped(TABLE[name].label), va="center", weight="bold")
+        row(line[1:], load(name), base)
+        if name in ("hacked", "t07"):
+            band(line[1], load(name), "reward", style="^-", color="black")
+            paid = line[1].lines[-1]
+    for axes, title in zip(grid[0][1:], TITLES):
+        axes.set_title(title)
+    for axes in grid[-1][1:]:
+        axes.set_xlabel("iteration")
+    handles, _ = grid[0][1].get_legend_handles_labels()
+    names = ["default settings", *(QUANTITIES[k][0] for k in ("acc_greedy", "acc_sampled")),
+             "the reward that is paid (rows 3 and 4)"]
+    figure.legend([grid[0][1].lines[0], *handles, paid], names, loc="outside lower center",
+                  ncols=4)
+    return figure
+
+
+def wrapped(label, width=16):
+    """Return a label in lines of at most so many characters."""
+    import textwrap
+
+    return "\n".join(textwrap.wrap(label, width))

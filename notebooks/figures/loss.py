@@ -1,0 +1,55 @@
+"""The loss is no progress signal: loss and accuracy of one run, seed 0."""
+
+from notebooks.experiments import load
+from notebooks.figures.style import band, last, mean, new_figure, points, sources
+
+
+def correlation(x, y):
+    """Return Pearson's correlation of two lists."""
+    a, b = [v - mean(x) for v in x], [v - mean(y) for v in y]
+    top = sum(p * q for p, q in zip(a, b))
+    return top / (sum(p * p for p in a) * sum(q * q for q in b)) ** 0.5
+
+
+def collect(_):
+    """Return the figure's results."""
+    runs = load("default")
+    h = runs[0]["history"]
+    summary = {
+        "acc_start": h["acc_sampled"][0], "acc_end": h["acc_sampled"][-1],
+        "loss_start": mean(h["loss"][:20]), "loss_end": mean(h["loss"][-50:]),
+        "loss_min": min(h["loss"]), "loss_max": max(h["loss"]),
+        "first_step_start": h["loss_first"][0], "first_step_end": mean(last(runs, "loss_first")),
+        "kl_price_end": 0.04 * mean(last(runs, "kl")),
+        "correlation_loss_reward": mean(
+            [correlation(r["history"]["loss"], r["history"]["reward"]) for r in runs]),
+    }
+    return {"summary": summary, "sources": sources("default")}
+
+
+def alt(results):
+    """Return the alternative text."""
+    s = results["summary"]
+    return (
+        f"One run, seed 0. Above: sampled accuracy rises from {s['acc_start']:.2f} to "
+        f"{s['acc_end']:.2f}. Below: the loss of every iteration stays between "
+        f"{s['loss_min']:.3f} and {s['loss_max']:.3f}, {s['loss_start']:.3f} on average in the "
+        f"first 20 iterations and {s['loss_end']:.3f} in the last 50; it does not fall."
+    )
+
+
+def draw(results):
+    """Return the figure."""
+    run = load("default")[0]
+    h = run["history"]
+    figure, (top, below) = new_figure(2, 1, 3.4, sharex=True)
+    band(top, [run], "acc_sampled")
+    top.set(ylabel="sampled accuracy", ylim=(0.4, 1))
+    below.axhline(0, color="black", lw=0.6)
+    its = range(1, len(h["loss"]) + 1)
+    below.plot(its, h["loss"], color="0.65", lw=0.8, label="last inner step")
+    below.plot(*points(h, "loss"), "k-", lw=1.4, label="mean over 10 iterations")
+    below.plot(*points(h, "loss_first"), "k:", lw=1.4, label="first inner step, mean over 10")
+    below.set(ylabel="loss", xlabel="iteration", ylim=(-0.03, 0.036))
+    below.legend(loc="upper right", ncols=3)
+    return figure

@@ -1,0 +1,93 @@
+"""Groups without signal: p^G + (1-p)^G against what is measured."""
+
+from notebooks.experiments import SEEDS, SIZES, TOP, load
+from notebooks.figures.style import SILENT, band, first, last, mean, new_figure, shade, sources
+
+GROUPS = SIZES[1:]  # 2, 4, 8, 16
+SAMPLES = 32  # per held-out prompt and seed, cut into groups of G
+
+
+def measure():
+    """Sample the SFT model on the held-out prompts; return the share of silent groups per G."""
+    import torch
+    from tqdm import tqdm
+
+    import tinylm
+
+    sft = tinylm.load_or_train_sft(TOP / "tinylm_sft.pt")
+    prompts, answers = tinylm._as_text(tinylm.EVAL_PAIRS)
+    shares = {G: [] for G in GROUPS}
+    for seed in tqdm(SEEDS, "zero_signal", ascii=True, leave=False):
+        generator = torch.Generator().manual_seed(seed)
+        right = []  # SAMPLES lists of 500
+        for _ in range(SAMPLES):
+            responses = tinylm.decode_responses(tinylm.sample(sft, prompts, generator=generator))
+            right.append([tinylm.reward(r, a) for r, a in zip(responses, answers)])
+        for G in GROUPS:
+            sums = (torch.tensor(right).view(SAMPLES // G, G, -1)).sum(1)
+            shares[G].append(((sums == 0) | (sums == G)).float().mean().item())
+    return {"measured": {str(G): [round(x, 5) for x in v] for G, v in shares.items()},
+            "seeds": list(SEEDS), "prompts": len(prompts), "samples_per_prompt": SAMPLES}
+
+
+def collect(data):
+    """Return the figure's results: the numbers quoted in prose."""
+    runs = load("default")
+    start = runs[0]["history"]
+    p = start["pass_at"][0][0]  # pass@1 is the mean of p
+    summary = {"p": p, "start_8": mean(first(runs, "frac_zero_signal")),
+               "end_8": mean(last(runs, "frac_zero_signal"))}
+    for G in GROUPS:
+        found = data["measured"][str(G)]
+        summary |= {f"measured_{G}": mean(found), f"measured_{G}_min": min(found),
+                    f"measured_{G}_max": max(found), f"naive_{G}": p**G + (1 - p) ** G,
+                    f"formula_{G}": start["zero_expected"][0][SIZES.index(G)]}
+    final = [run["history"] for run in runs]
+    summary["formula_8_end"] = mean([h["zero_expected"][-1][SIZES.index(8)] for h in final])
+    ends = [h["pass_at"][-1][0] for h in final]
+    summary["naive_8_end"] = mean([q**8 + (1 - q) ** 8 for q in ends])
+    return {"summary": summary, "sources": sources("default")}
+
+
+def alt(results):
+    """Return the alternative text."""
+    s = results["summary"]
+    parts = [f"G = {G}: measured {s[f'measured_{G}']:.3f}, formula with every prompt's own p "
+             f"{s[f'formula_{G}']:.3f}, with the mean p {s[f'naive_{G}']:.3f}" for G in GROUPS]
+    return (
+        "Left, share of groups without signal at the SFT start, held-out prompts, mean and range "
+        "of 5 seeds. " + "; ".join(parts) + f". Right, training with G = 8: the share grows from "
+        f"{s['start_8']:.2f} to {s['end_8']:.2f} (5 seeds); the formula with every prompt's own p "
+        f"ends at {s['formula_8_end']:.2f}, with the mean p at {s['naive_8_end']:.2f}."
+    )
+
+
+def draw(results):
+    """Return the figure."""
+    s = results["summary"]
+    figure, (left, right) = new_figure(1, 2, 2.9)
+    at = range(len(GROUPS))
+    found = [s[f"measured_{G}"] for G in GROUPS]
+    error = [[f - s[f"measured_{G}_min"] for f, G in zip(found, GROUPS)],
+             [s[f"measured_{G}_max"] - f for f, G in zip(found, GROUPS)]]
+    left.bar(at, found, 0.6, yerr=error, color=SILENT, edgecolor="black", lw=0.6, capsize=2,
+             label="measured")
+    left.plot(at, [s[f"formula_{G}"] for G in GROUPS], "kx", ms=7, mew=1.5,
+              label="mean of $p^G + (1-p)^G$")
+    left.plot(at, [s[f"naive_{G}"] for G in GROUPS], "wo", mec="black", ms=5,
+              label="the same of the mean $p$")
+    left.set(xticks=at, xticklabels=GROUPS, xlabel="G", ylabel="share of zero-signal groups",
+             title="SFT model, held-out prompts")
+    left.legend()
+    runs = load("default")
+    band(right, runs, "frac_zero_signal", "measured", color=shade(SILENT, 0.15))
+    x = runs[0]["history"]["probe_iter"]
+    probes = [run["history"] for run in runs]
+    own = [mean([h["zero_expected"][i][SIZES.index(8)] for h in probes]) for i in range(len(x))]
+    p = [mean([h["pass_at"][i][0] for h in probes]) for i in range(len(x))]
+    right.plot(x, own, "kx", ms=6, mew=1.5, label="mean of $p^8 + (1-p)^8$")
+    right.plot(x, [q**8 + (1 - q) ** 8 for q in p], "o", mfc="white", mec="black", ms=5,
+               label="the same of the mean $p$")
+    right.set(xlabel="iteration", title="training, G = 8", ylim=(0, 1))
+    right.legend(loc="lower right")
+    return figure
