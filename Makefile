@@ -20,10 +20,13 @@ TRAIN_LINE = -m $(subst /,.,$(basename $(LAB))) --out $(RUN)
 TEST_LINE = -m pytest -q --lab=$(LAB) tests $(wildcard instructor/tests)
 MINE_LINE = -m pytest -q
 WATCH_LINE = -m tests.watch
+FIGURES_LINE = -m notebooks.figures
+EXPERIMENTS_LINE = -m notebooks.experiments
+BOOK_LINE = -m notebooks.book
 LINT_LINE = -m ruff check .
 CLEAN_LINE = -m tests.install --clean
 
-.PHONY: help setup train test test-mine watch lint clean
+.PHONY: help setup train test test-mine watch figures experiments book lint clean
 
 help:
 	@echo "make setup      makes .venv, installs requirements.txt (also done by train and test)"
@@ -36,6 +39,12 @@ help:
 	@echo "                .venv/bin/python $(MINE_LINE)"
 	@echo "make watch      tests your lab15_grpo.py at every save, the task at hand first"
 	@echo "                .venv/bin/python $(WATCH_LINE)"
+	@echo "make figures    draws the chapter's figures again from the kept results"
+	@echo "                .venv/bin/python $(FIGURES_LINE)"
+	@echo "make experiments  measures what is missing of those results (--force: all, half an hour)"
+	@echo "                .venv/bin/python $(EXPERIMENTS_LINE)"
+	@echo "make book       makes a web site of chapter and notebooks that needs no network"
+	@echo "                .venv/bin/python $(BOOK_LINE)"
 	@echo "make lint       checks the style of the code (for developers)"
 	@echo "                .venv/bin/python $(LINT_LINE)"
 	@echo "make clean      removes .venv and the caches; runs/ and your work stay"
@@ -57,6 +66,16 @@ test-mine: setup
 
 watch: setup
 	$(VENV_PYTHON) $(WATCH_LINE)
+
+figures: setup
+	$(VENV_PYTHON) $(FIGURES_LINE)
+
+experiments: setup
+	$(VENV_PYTHON) $(EXPERIMENTS_LINE)
+
+book:
+	@$(PYTHON) $(SETUP_LINE) --dev
+	$(VENV_PYTHON) $(BOOK_LINE)
 
 lint:
 	@$(PYTHON) $(SETUP_LINE) --dev

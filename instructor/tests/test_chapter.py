@@ -200,7 +200,8 @@ def test_commands_exist(command):
         chapter_facts.lab().GRPOConfig(**lab_settings(words[1:]))
     elif words[:2] == ["-m", "pytest"]:
         rest = [w for w in words[2:] if w not in ("-q", "-k", "--lab=FILE", "--hints", "--slow")]
-        assert all(re.fullmatch(r"task[1-5N]|given", w) for w in rest)
+        known = r"task[1-5N]|given|beyond/tests/bonus|bonus[12]"
+        assert all(re.fullmatch(known, w) for w in rest)
     else:
         assert words[0] == "-m"
         check_module(words[1], words[2:])
@@ -209,6 +210,7 @@ def test_commands_exist(command):
 def test_single_flags_exist():
     fields = {"--" + name.replace("_", "-") for name in vars(chapter_facts.lab().GRPOConfig())}
     own = {f.replace("--", "--no-") for f in fields} | fields | {"--out", "--lab=FILE", "--hints"}
+    own |= {"--bonus=FILE"}  # of beyond/tests/bonus
     for name in DOCUMENTS:
         for flag in re.findall(r"`(--[\w-]+(?:=\w+)?)", read(name)):
             assert flag in own, flag
