@@ -58,6 +58,7 @@ def grade(folder: Path, out: Path, jobs: int) -> dict:
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, encoding="utf-8")
     seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     found = re.search(r"([\d.]+) s of processor time in sandboxes.* (\d+) MiB", done.stdout)
+    assert found is not None, done.stdout
     own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
         "jobs": jobs,

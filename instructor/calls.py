@@ -8,8 +8,9 @@ import functools
 import random
 import sys
 
-UNDO = []  # what the stand-ins of this call have replaced
-HOOKS, REAL = {}, {}  # functions of tinylm: stand-ins of this call; its own
+UNDO: list = []  # what the stand-ins of this call have replaced
+HOOKS: dict = {}  # functions of tinylm: stand-ins of this call
+REAL: dict = {}  # tinylm's own
 
 
 def hook(tinylm):

@@ -33,7 +33,7 @@ VERSION = re.compile(rb"^LAB_VERSION\s*=\s*[\"']([\w.+-]{1,20})[\"']", re.M)
 
 # What decides about every task's points; the rest is in `fingerprint`. Not intake.py and the like:
 # they decide which file is judged, and its own hash stands beside this one.
-ENGINE = ("instructor/judging.py",)
+ENGINE: tuple[str, ...] = ("instructor/judging.py",)
 ENGINE += ("instructor/sandbox.py", "instructor/bwrap.py", "instructor/worker.py")
 ENGINE += ("instructor/calls.py", "instructor/isolate.py", "instructor/syscalls.py")
 ENGINE += ("instructor/wire.py", "instructor/hidden/common.py", "tinylm.py")

@@ -9,7 +9,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .variants import cut_at, with_body
 
@@ -94,7 +94,7 @@ def mutants(task: int) -> list[Mutant]:
     _, head, _, body, _ = cut_at(task)
     code = "def body():\n" + body  # the line numbers of ast are then the indices from 0 of `lines`
     lines = body.split("\n")
-    tree = ast.parse(code).body[0]
+    tree: Any = ast.parse(code).body[0]
     known = {arg.arg for arg in ast.walk(ast.parse(head + "    pass")) if isinstance(arg, ast.arg)}
     known |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     seen, made = {_dump(code)}, []
@@ -161,7 +161,7 @@ def edits(function: ast.FunctionDef, gradients: bool) -> Iterator[Edit]:
                 yield from _statements(statements, block)
 
 
-def _span(first: ast.AST, last: ast.AST | None = None) -> tuple[tuple[int, int], tuple[int, int]]:
+def _span(first: Any, last: Any = None) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return where a node (or the nodes from first to last) starts and ends."""
     last = last or first
     start, end = (first.lineno, first.col_offset), (last.end_lineno, last.end_col_offset)
@@ -171,11 +171,11 @@ def _span(first: ast.AST, last: ast.AST | None = None) -> tuple[tuple[int, int],
 def _statements(statements: list[ast.stmt], block: ast.AST) -> Iterator[Edit]:
     """Yield edits of whole statements."""
     for i, node in enumerate(statements):
-        indent, short = "\n" + " " * node.col_offset, _heads([node])
-        yield Edit("statement dropped", *_span(node), "pass", (short, "pass"))
+        indent, head = "\n" + " " * node.col_offset, _heads([node])
+        yield Edit("statement dropped", *_span(node), "pass", (head, "pass"))
         if isinstance(node, ast.Expr):
             new = _text([node, node], indent)
-            yield Edit("statement doubled", *_span(node), new, (short, f"{short} / {short}"))
+            yield Edit("statement doubled", *_span(node), new, (head, f"{head} / {head}"))
         if i + 1 < len(statements):
             pair = statements[i : i + 2]
             new, short = _text(pair[::-1], indent), (_heads(pair), _heads(pair[::-1]))
@@ -220,7 +220,7 @@ def _moved_out(loop: ast.For) -> Iterator[Edit]:
 def expressions(node: ast.expr, gradients: bool) -> Iterator[tuple[str, str]]:
     """Yield (kind, text) of what may take the place of an expression."""
     text = ast.unparse(node)
-    maker = _MAKERS.get(type(node))
+    maker: Any = _MAKERS.get(type(node))
     if maker:
         yield from maker(node)
     named = isinstance(node, ast.Name) and node.id in TENSORS
@@ -260,8 +260,8 @@ def _constant(node: ast.Constant) -> Iterator[tuple[str, str]]:
         for other in (value + 1, value - 1, 0, 2 * value, 10 * value):
             yield "constant", f"({other})" if other < 0 else str(other)
     elif isinstance(value, str):
-        for other in _alike(value):
-            yield "key", repr(other)
+        for key in _alike(value):
+            yield "key", repr(key)
 
 
 def _name(node: ast.Name) -> Iterator[tuple[str, str]]:

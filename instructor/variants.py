@@ -45,8 +45,8 @@ def cut_at(task: int) -> tuple[str, str, str, str, str]:
     lines = solution().splitlines(keepends=True)
     functions = [n for n in ast.parse(solution()).body if isinstance(n, ast.FunctionDef)]
     found = next(f for f in functions if f.name == TASKS[task].name)
-    doc = found.body[0]
-    at = [0, found.lineno - 1, doc.lineno - 1, doc.end_lineno, found.end_lineno, len(lines)]
+    first = found.body[0]
+    at = [0, found.lineno - 1, first.lineno - 1, first.end_lineno, found.end_lineno, len(lines)]
     before, head, doc, body, after = ("".join(lines[i:j]) for i, j in zip(at, at[1:]))
     return before, head, doc, body, after
 
@@ -81,7 +81,7 @@ def chaffs(path: Path = CHAFFS) -> Iterator[Variant]:
     Raises:
         ValueError: an entry that is no edit of the solution, in words that name it.
     """
-    seen = set()
+    seen: set[str] = set()
     for entry in tomllib.loads(path.read_text(encoding="utf-8"))["chaff"]:
         name = entry.get("id")
         if problem := _problem(entry, seen):

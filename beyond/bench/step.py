@@ -78,7 +78,8 @@ def watched_tinylm() -> Any:
     backend.longest = tinylm.MAX_NEW_TOKENS
 
     def sample(*args: Any, **options: Any) -> dict[str, Any]:
-        out = tinylm.sample(*args, max_new_tokens=backend.longest, **options)
+        options["max_new_tokens"] = backend.longest
+        out = tinylm.sample(*args, **options)
         backend.shape = Shape(len(out["ids"]), out["prompt_len"], out["mask"].shape[1])
         return out
 

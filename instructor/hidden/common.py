@@ -20,7 +20,8 @@ class Test(NamedTuple):
     hint: str
     counts: bool  # PART: gives partial credit; GATE: must hold for full points, gives none
 
-    __test__ = False
+
+Test.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
 
 
 @dataclass
