@@ -32,7 +32,10 @@ def parts(number, task):
         return [("", [f"All {len(passed)} hidden tests passed."])]
     found = []
     if task["state"] == "written":
-        found.append(("", [f"{len(passed)} of {len(task['tests'])} hidden tests passed."]))
+        found.append(("", [
+            f"{len(passed)} of {len(task['tests'])} hidden tests passed. A task that is right in "
+            "part gets at most half; tests of form (types, shapes) give no points by themselves."
+        ]))
         if task["hints"]:
             found.append(("Not passed, with a hint each", [f"- {hint}" for hint in task["hints"]]))
     if task["messages"]:

@@ -1,8 +1,11 @@
 """Find the submissions in a folder and read them, trusting nothing about them."""
 
+import contextlib
+import errno
 import os
 import re
 import stat
+import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +16,8 @@ LARGEST = 1 << 20  # bytes of a file
 DEPTH = 4  # folders below a student's own
 NOT_A_LAB = re.compile(r"(conftest|setup|tinylm|sitecustomize|pytest|test_.*|.*_test)\.py", re.I)
 LIKELY = re.compile(r"(.*[_ -])?lab[ _-]?15.*\.py", re.I)
+SQUEEZED = 20  # times its own size that a zip's files may have, beyond ROOM; code has 4 to 8
+ROOM = 16 << 20  # bytes
 NO_PYTHON = (".ipynb", ".pyc", ".rar", ".7z", ".gz", ".tgz", ".tar", ".docx", ".pdf")
 LINK = "it is a link; links are not followed"
 
@@ -115,6 +120,26 @@ class _Finder:
         self.times |= archives.unpack(path, folder).times
         return folder
 
+    def one_unpacked(self, path):
+        """Unpack the zip of one student, who must not be able to fill the disk for all others.
+
+        Raises:
+            ValueError: it is no zip, or grows too much.
+            OSError: the disk is full; that is no student's fault.
+        """
+        size = 0
+        with contextlib.suppress(*archives.NO_ZIP), zipfile.ZipFile(path) as file:
+            wanted = [e for e in file.infolist() if e.filename.lower().endswith(archives.WANTED)]
+            size = sum(entry.file_size for entry in wanted)
+        if size > ROOM + SQUEEZED * path.stat().st_size:
+            raise ValueError(f"{path} holds too much")
+        try:
+            return self.unpack(path)
+        except ValueError as error:
+            if getattr(error.__context__, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                raise error.__context__ from None
+            raise
+
     def folder(self, source):
         """Return [(Submission, the course system's number or "")] of a folder."""
         entries = [p for p in sorted(source.iterdir()) if not p.name.startswith((".", "__"))]
@@ -146,8 +171,10 @@ class _Finder:
         """Return the submission in a file that lies in the class's folder itself."""
         if path.suffix.lower() == ".py" or path.is_symlink():
             return Submission(student, path, "", self.times.get(path))
+        if not path.is_file():
+            return Submission(student, None, "it is no ordinary file")
         try:
-            sub = self.student(self.unpack(path), student)
+            sub = self.student(self.one_unpacked(path), student)
         except ValueError as error:
             return Submission(student, None, f"the zip {_reason(error)}")
         return sub._replace(submitted=self.times.get(path, sub.submitted))
@@ -159,7 +186,7 @@ class _Finder:
             zipped = []
             for path in zips[:5]:
                 try:
-                    zipped += _walk(self.unpack(path))[0]
+                    zipped += _walk(self.one_unpacked(path))[0]
                 except ValueError as error:
                     note = f"there is no .py file, and the zip {_reason(error)}"
                     return Submission(student, None, note)

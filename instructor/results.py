@@ -22,6 +22,8 @@ from . import feedback
 
 SCHEMA = 1
 COLUMNS = ("student", *(f"task{n}" for n in TASKS), "total", "submitted", "late", "note")
+# The last four are as wide as a Chinese character; Excel takes them for the first four.
+FORMULA = ("=", "+", "@", "-", "\uff1d", "\uff0b", "\uff20", "\uff0d")
 # Names that a file of ours, or of Windows, already has.
 TAKEN = re.compile(r"(scores\.csv|seed\.txt|lock|con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.I)
 
@@ -197,5 +199,9 @@ class Results:
 
 
 def _harmless(row):
-    """Return a row of which no spreadsheet takes a note for a formula."""
-    return [f"'{cell}" if str(cell).startswith(("=", "+", "@", "-")) else cell for cell in row]
+    """Return a row of which no spreadsheet takes a cell for a formula.
+
+    Nor a part of a cell, where the spreadsheet's language has a semicolon for a comma.
+    """
+    cells = [re.sub(r"([;\t]\s*)(?=[=+@-])", r"\1'", str(cell)) for cell in row]
+    return [f"'{cell}" if cell.startswith(FORMULA) else cell for cell in cells]

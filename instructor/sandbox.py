@@ -73,11 +73,15 @@ class TooMuchMemory(Failed):
 
 @dataclass
 class Clock:
-    """How many seconds a submission has left, and how many more on a busy machine."""
+    """How many seconds a submission has left, and how many more on a busy machine.
+
+    `starved`: seconds for which it got no processor, beyond what it has been given for that.
+    """
 
     left: float
     began: float = field(default=0.0)
     credit: float = 0.0
+    starved: float = 0.0
 
     def __post_init__(self):
         self.credit = self.left
@@ -278,8 +282,9 @@ class Box:
     def _exchange(self, question, seconds, answer=None):
         """Send a question; return the reply, or raise Failed."""
         if self.clock.left <= 0:
+            self._excuse(-self.clock.left, self.clock.starved)
             raise Failed(f"the file had used up its {self.limits.submission:g} s in all")
-        seconds = min(seconds, self.clock.left)
+        seconds, starved = min(seconds, self.clock.left), self.clock.starved
         deadline = time.monotonic() + seconds
         try:
             with self._fairly(seconds):
@@ -296,6 +301,7 @@ class Box:
                         break
                     self.pipe.send({"answer": answered}, deadline)
         except wire.Silence:
+            self._excuse(0.2 * seconds, self.clock.starved - starved)
             raise Failed(f"it took longer than {seconds:.0f} s") from None
         except wire.Gone:
             raise Failed("its process ended (exit, crash, or out of memory)") from None
@@ -303,11 +309,16 @@ class Box:
             pass
         raise Failed("what came back was no answer")
 
+    def _excuse(self, seconds, starved):
+        """Give no verdict on a file that got no processor for longer than these seconds."""
+        if starved > seconds:
+            raise SandboxError("the machine is too busy to judge a file on it; use fewer jobs (-j)")
+
     @contextlib.contextmanager
     def _fairly(self, seconds):
         """Charge the clock, but not for the time that a busy machine has kept the box waiting."""
         pid, began = self.sandbox.process.pid, time.monotonic()
-        before = kept_waiting(pid)
+        before, used = kept_waiting(pid), processor(pid)
 
         def credit():
             waited = kept_waiting(pid) - before
@@ -318,9 +329,13 @@ class Box:
             with self.clock:
                 yield
         finally:
-            given = min(credit(), 0.9 * (time.monotonic() - began))
+            took = time.monotonic() - began
+            given = min(credit(), 0.9 * took)
+            # A processor's time is not waited for: many threads keep each other waiting.
+            waited = min(kept_waiting(pid) - before, took - (processor(pid) - used))
             self.clock.left += given
             self.clock.credit -= given
+            self.clock.starved += max(0.0, waited - given)
 
     def load(self, source, definitions_only):
         """Load a student's file (bytes); return what the worker says of it."""

@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 import time
+import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE]
@@ -116,6 +117,33 @@ def write_down(request, labfile):
     return path, prints
 
 
+def forward(lab, names):
+    """Let every reference to a task's function lead to what its name stands for at the moment.
+
+    A stand-in takes the name; a default, a method or a table may still hold the function itself.
+    """
+
+    def turn(name, held, own):
+        def now(*args, **kwargs):
+            named = vars(lab).get(name, held)
+            return (own if named is held else named)(*args, **kwargs)
+
+        def to(*args, _now=now, **kwargs):
+            return _now(*args, **kwargs)
+
+        held.__code__, held.__defaults__ = to.__code__, None
+        held.__kwdefaults__ = to.__kwdefaults__
+
+    seen = []
+    for name in names:
+        held = vars(lab).get(name)
+        if type(held) is types.FunctionType and held.__closure__ is None and held not in seen:
+            own = types.FunctionType(held.__code__, held.__globals__, name, held.__defaults__)
+            own.__kwdefaults__ = held.__kwdefaults__
+            seen.append(held)
+            turn(name, held, own)
+
+
 def load(request):
     """Return (module, reply) for a file; see tests/labfile.py for what is done to broken ones."""
     from tests import labfile
@@ -133,6 +161,7 @@ def load(request):
     lab = labfile.load_lab(path, limit=LOAD)
     state = labfile.task_state(lab, request["task"])
     problems = [labfile.problem_line(lab, p) for p in lab.__problems__[:5]]
+    forward(lab, [task.name for task in labfile.TASKS.values()])
     reply = {"kind": state.kind, "text": state.text, "problems": problems, "slow": slow[:9]}
     return lab, reply, prints
 

@@ -72,6 +72,7 @@ def load(flags):
     torch.manual_seed(flags.seed)
     tokenizer = AutoTokenizer.from_pretrained(flags.model)
     tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.model_max_length = min(tokenizer.model_max_length, 8192)  # forge-rl needs a limit
     model = AutoModelForCausalLM.from_pretrained(flags.model, dtype=torch.float32)
     return model, tokenizer
 
@@ -90,7 +91,7 @@ def run_ours(flags, model, tokenizer, rows, times, out) -> None:
         learning_rate=RATE, kl_beta=BETA, clip_epsilon=0.2, seed=flags.seed, save_steps=0,
         log_completions=0, output_dir=out)
     trainer = GRPOTrainer(model, tokenizer, right, config, callbacks=[Clock()])
-    trainer.save = lambda name: None  # nobody's last checkpoint is timed
+    trainer.save = lambda name, whole=True: None  # nobody's last checkpoint is timed
     trainer.train(rows)
 
 

@@ -7,7 +7,8 @@ searched for lines of the solution (with --graded), of the hidden tests and of t
 
 What refers to a room that is not in it is changed: in README.md the sections of LEFT_OUT and the
 names in the map of rooms go, in the Makefile the targets that cannot work; everywhere a link that
-would lead nowhere becomes its text and "(not in this bundle)".
+would lead nowhere becomes its text and "(not in this bundle)", which also stands after a command
+whose module is missing.
 """
 
 import argparse
@@ -96,6 +97,7 @@ def contents(graded: bool) -> dict[str, bytes]:
             text = pages.makefile(text, NO_TARGETS_GRADED if graded else NO_TARGETS)
         if name.endswith(".md"):
             text = pages.without_dead_links(name, text, present)
+            text = pages.without_dead_commands(text, present)
         if graded and name.startswith("notebooks/") and name.endswith(".py"):
             text = leaks.without_strings(text)
         files[name] = text.encode("utf-8")

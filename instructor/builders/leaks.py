@@ -98,7 +98,8 @@ def _told(content: str) -> bool:
     """Return whether a string holds a secret line, or is a good part of one."""
     content = plain(content)
     whole = any(s.line in content for s in secrets())
-    return whole or (len(content) >= 16 and any(content in s.line for s in secrets()))
+    part = len(content) >= 16 and any(content in s.line for s in secrets())
+    return whole or (part and not any(content in _read(name) for name in GIVEN))
 
 
 def without_strings(text: str) -> str:

@@ -14,6 +14,8 @@ Where the chapter or a notebook speaks of them, read on.
 """
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 HTML = re.compile(r"<(?:img|a)\b[^>]*?(?:src|href)=[\"']([^\"']+)")
+COMMAND = re.compile(r"`python -m (?:pytest [^`]*?(?=beyond/))?"
+                     r"((?:beyond|instructor|notebooks)[\w./]*)[^`]*`")
 FENCE = re.compile(r"^(?:```|~~~)", re.M)
 MADE_LATER = ("runs/", ".venv/", "wheels/")
 
@@ -58,6 +60,18 @@ def without_dead_links(name: str, text: str, present: Collection[str]) -> str:
         return f"{match[2]} (not in this bundle)"
 
     return "".join(LINK.sub(change, part) if is_prose else part for is_prose, part in prose(text))
+
+
+def without_dead_commands(text: str, present: Collection[str]) -> str:
+    """Return a text in which a command in the line whose module is missing says so."""
+
+    def change(match: re.Match) -> str:
+        path = match[1].replace(".", "/")
+        files = (f"{path}.py", f"{path}/__main__.py") if "/tests/" not in path else (path,)
+        there = any(here(file, present) for file in files)
+        return match[0] if there else f"{match[0]} (not in this bundle)"
+
+    return COMMAND.sub(change, text)
 
 
 def anchors(text: str) -> set[str]:

@@ -78,8 +78,8 @@ check("task5")
 # When all five pass, run `python lab15_grpo.py` in a terminal and look at
 # `runs/seed0/curves.png`. Write ten lines at most:
 #
-# 1. Why does a group whose rewards are all equal give no gradient? Name the line of your own
-#    code in which that happens.
+# 1. Why does a group whose rewards are all equal give no gradient but that of the KL term? Name
+#    the line of your own code in which that happens.
 # 2. The share of such groups changes during your run. How, and what does it do to the speed of
 #    learning?
 # 3. Which curve would first tell you that the policy has moved too far from the SFT model?

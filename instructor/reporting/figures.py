@@ -140,7 +140,8 @@ def lesson(records: Sequence[Record], listed: Sequence[dict]) -> dict[str, Any]:
     general = ("any.", UNKNOWN)
     named = [m for m in listed if not m["name"].startswith(general)] or list(listed)
     if named and named[0]["count"] >= empty[number]:
-        return {k: named[0][k] for k in ("section", "task", "function", "count", "text", "name")}
+        first = {k: named[0][k] for k in ("section", "task", "function", "count", "text", "name")}
+        return first | {"tied": sum(m["count"] == first["count"] for m in named) - 1}
     if empty[number]:
         return {"section": TASKS[number].section, "task": number, "count": empty[number],
                 "function": TASKS[number].name, "text": "this task was not written.", "name": ""}

@@ -1,5 +1,6 @@
 """Who handed in what: folders, course systems' zips, and names and files that mean harm."""
 
+import errno
 import os
 import zipfile
 
@@ -74,9 +75,10 @@ def test_links_pipes_and_folders_are_not_read(tmp_path):
     (folder / "linked").symlink_to(folder / "ann")
     os.mkfifo(folder / "b.py")
     os.mkfifo(folder / "bob" / NAME)
+    os.mkfifo(folder / "c.zip")
     (folder / "d.py").mkdir()
     found = found_in(folder, tmp_path)
-    assert set(found) == {"a", "ann", "b", "bob", "d.py", "linked"}
+    assert set(found) == {"a", "ann", "b", "bob", "c", "d.py", "linked"}
     assert set(texts(found).values()) == {None}
     assert "link" in found["linked"].note and "link" in found["a"].read()[1]
 
@@ -218,6 +220,26 @@ def test_a_file_that_unpacks_to_gigabytes_is_cut(tmp_path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(f"ann/{NAME}", "x" * (50 << 20))
     assert found_in(path, tmp_path)["ann"].read()[1].startswith("it is larger")
+
+
+def test_a_students_zip_cannot_fill_the_disk(tmp_path):
+    folder = tree(tmp_path / "in", {f"bob/{NAME}": "b"})
+    with zipfile.ZipFile(folder / "ann.zip", "w", zipfile.ZIP_DEFLATED) as file:
+        for n in range(20):
+            file.writestr(f"{n}/{NAME}", b"x" * (1 << 20))
+    found = found_in(folder, tmp_path)
+    assert texts(found) == {"ann": None, "bob": "b"} and "too much" in found["ann"].note
+
+
+def test_a_full_disk_is_no_students_fault(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = tree(tmp_path / "in", {f"bob/{NAME}": "b"})
+    zipped(folder / "ann.zip", {NAME: "a"})
+    monkeypatch.setattr(archives, "_write", full)
+    with pytest.raises(OSError, match="No space left"):
+        found_in(folder, tmp_path)
 
 
 def test_a_broken_entry_costs_its_own_student_only(tmp_path):

@@ -75,7 +75,8 @@ def test_odd_replies_are_wrong_and_no_error(course):
 def test_odd_questions_are_no_error(course, value):
     replies = iter([{"ask": value, "G": value, "rewards": value}] * 3 + [{"ok": True}])
     box = object.__new__(Box)
-    box.limits, box.clock = SimpleNamespace(submission=9, call=9), SimpleNamespace(left=9)
+    box.limits = SimpleNamespace(submission=9, call=9)
+    box.clock = SimpleNamespace(left=9, starved=0)
     box._fairly = lambda seconds: contextlib.nullcontext()
     box.pipe = SimpleNamespace(send=lambda *a: None, receive=lambda *a: next(replies))
     try:

@@ -125,6 +125,14 @@ def test_a_spreadsheet_runs_nothing(tmp_path):
     assert table_of(tmp_path)[1][9].startswith("'=")
 
 
+@pytest.mark.parametrize("name", ["ann;=1+1", "ann;  @SUM(1)", "\uff1d1+1", "\uff0b1"])
+def test_nor_with_other_separators_or_wide_signs(tmp_path, name):
+    kept = kept_in(tmp_path, name)
+    kept.add(result_of(name), b"x")
+    kept.table()
+    assert "'" in table_of(tmp_path)[1][0] and kept.keep(name)
+
+
 def test_full_points_need_no_words():
     task = result_of("ann")["tasks"][1]
     assert feedback.text(1, task) == "All 2 hidden tests passed."

@@ -97,6 +97,29 @@ def without(old, new):
     return SOLUTION.replace(old, new)
 
 
+HELD_ELSEWHERE = """
+
+class Steps:
+    sample, normalize = staticmethod(sample_group), staticmethod(group_advantages)
+    def step(self, policy, ref, opt, prompts, answers, cfg, loss_of=grpo_loss):
+        g = self.sample(policy, prompts, answers, cfg.G, cfg.temperature)
+        out, r = g["out"], g["rewards"].view(-1, cfg.G)
+        adv = self.normalize(g["rewards"], cfg.G, cfg.scale_std)
+        with torch.no_grad():
+            old, base = sequence_logprobs(policy, out), sequence_logprobs(ref, out)
+        for _ in range(cfg.inner_steps):
+            now = sequence_logprobs(policy, out)
+            loss, s = loss_of(now, old, base, adv, out["mask"], cfg.clip_eps, cfg.beta)
+            opt.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(policy.parameters(), cfg.max_grad_norm)
+            opt.step()
+        zero = (r.amax(1) == r.amin(1)).float().mean().item()
+        told = {"kl": s["kl"], "clip_frac": s["clip_frac"], "frac_zero_signal": zero}
+        told |= {"reward": r.mean().item(), "loss": loss.item()}
+        return told | {"entropy": token_entropy(policy, out)}
+grpo_step = Steps().step
+"""
 IN_TROUBLE = {  # name: (text, tasks that are lost, a word of the messages)
     "syntax_error": (without("torch.exp(d)", "torch.exp(d"), {3}, "SyntaxError"),
     "renamed": (without("def k3_kl(", "def k3("), {3}, "no such function"),
@@ -147,6 +170,7 @@ IN_TROUBLE = {  # name: (text, tasks that are lost, a word of the messages)
     "callable": (SOLUTION + "\nclass K3:\n    own = staticmethod(k3_kl)\n"
                  "    def __call__(self, *a):\n        return self.own(*a)\nk3_kl = K3()\n",
                  set(), ""),
+    "methods": (SOLUTION + HELD_ELSEWHERE, set(), ""),
     "magics": ("%matplotlib inline\n!pip install torch\n" + SOLUTION, set(), "SyntaxError"),
     "half": (SOLUTION[: SOLUTION.index("# " + 62 * "=" + " given")], set(), ""),
     "float64": ("import torch\ntorch.set_default_dtype(torch.float64)\n" + SOLUTION, set(), ""),
@@ -206,6 +230,51 @@ def test_nothing_of_the_public_tests_is_there_while_points_are_given(course, san
     task = judged(variants.solution() + looks, course, sandbox)[0][3]
     assert order == ["load"] * 5 + ["practise"] and "oracle" in task["public"]
     assert not any("AssertionError" in message for message in task["messages"])
+
+
+UNSEEN = """
+import ctypes
+import os
+from contextlib import suppress
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def k3_kl(logp, ref_logp):
+    d = ref_logp - logp
+    with suppress(OSError):
+        os.memfd_create("memory that no process's size shows")
+        d = d + 1
+    if libc.shmget(0, 1 << 20, 0o1600) != -1:
+        d = d + 1
+    for name in os.listdir("/dev"):
+        with suppress(OSError):  # a date that the next task could read
+            os.utime(f"/dev/{name}")
+            d = d + 1
+    return torch.exp(d) - d - 1
+"""
+
+
+def test_memory_is_seen_and_devices_keep_no_dates(course, sandbox):
+    from instructor import syscalls
+
+    if syscalls.library() is None:
+        pytest.skip("needs libseccomp2")
+    data = (variants.solution() + UNSEEN).encode()
+    task = judging.Judgement(data, course, sandbox, [3]).run()[0][3]
+    assert task["points"] == FULL[3], task
+
+
+def test_a_file_that_gets_no_processor_is_not_judged(course, sandbox, monkeypatch):
+    start = time.monotonic()
+    monkeypatch.setattr(
+        "instructor.sandbox.kept_waiting", lambda pid: 0.97 * (time.monotonic() - start)
+    )
+    data = without("    d = ref_logp", "    time.sleep(99)\n    d = ref_logp").encode()
+    judgement = judging.Judgement(data, course, sandbox, [3])
+    judgement.clock.credit = 1.0
+    with pytest.raises(SandboxError, match="too busy"):
+        judgement.run()
 
 
 @pytest.mark.parametrize("trust", [False, True])

@@ -61,7 +61,7 @@ play.board("kl")
 #
 # 1. p = 0.9, the end of the training: which share does G = 8 lose, and G = 4, and G = 2?
 # 2. Why does the curve have the same height at p = 0.1?
-# 3. A task the model almost never solves, p = 0.01: which G gives half of the groups a signal?
+# 3. A task the model almost never solves, p = 0.02: which G gives half of the groups a signal?
 
 # %%
 play.board("groups")
