@@ -19,140 +19,22 @@ What differs from TinyLM, and is easy to get wrong:
 Shapes: B rows, U different prompts, L prompt positions, T response positions, V vocabulary.
 """
 
-import contextlib
-import inspect
 import random
+from typing import Any
 
 import torch
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
 
+from beyond.hf_policy import Policy, only_last, positions
+
+__all__ = [
+    "Policy", "accuracy", "decode_responses", "encode", "load_or_train_sft", "make_batch",
+    "response_ids", "reward", "rows_of", "sample", "sequence_logprobs", "token_entropies",
+    "token_entropy",
+]
+
 CHUNK = 1 << 24  # logits (rows x V) that may exist at one time: 64 MiB in float32
-MAX_NEW_TOKENS = 16
-MAX_PROMPT_TOKENS = 512
-
-
-# ============================================================== the policy
-
-
-def _as_ids(value) -> set[int]:
-    """Return None, a number or a list of numbers as a set."""
-    if value is None:
-        return set()
-    return {int(value)} if isinstance(value, int) else {int(i) for i in value}
-
-
-def pad_id_of(tokenizer, ends: set[int], vocabulary: int) -> int:
-    """Return an id to fill rows with that is neither an end nor the beginning of a text."""
-    taken = ends | _as_ids(tokenizer.bos_token_id)
-    special = sorted(_as_ids(getattr(tokenizer, "all_special_ids", None)))
-    wanted = [tokenizer.pad_token_id, tokenizer.unk_token_id, *special, *range(vocabulary)]
-    return next(i for i in wanted if i is not None and 0 <= i < vocabulary and i not in taken)
-
-
-def tokens_with(tokenizer, text: str, vocabulary: int) -> set[int]:
-    """Return the ids of all tokens in whose text this text occurs."""
-    decoded = tokenizer.batch_decode([[i] for i in range(min(len(tokenizer), vocabulary))])
-    return {i for i, token in enumerate(decoded) if text in token}
-
-
-def _no_dropout(model: nn.Module) -> None:
-    """Switch dropout off for good: with it the ratio of two scorings is not 1.
-
-    eval() alone would not do: gradient checkpointing works in training mode only.
-    """
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        for name in ("attention_dropout", "attn_dropout", "dropout", "dropout_p"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, 0.0)
-
-
-class Policy(nn.Module):
-    """A causal LM with its tokenizer and the settings that sampling and scoring share.
-
-    Args:
-        model: a HuggingFace causal LM, a peft model, or what behaves like them.
-        tokenizer: its tokenizer; it needs no PAD token.
-        max_new_tokens: longest response, the end token included.
-        max_prompt_tokens: longest prompt.
-        stop: a text that also ends a response, or None. Every token that has it in its text is an
-            end token, trained like EOS.
-        autocast: None, or a dtype such as torch.bfloat16 for the forward passes.
-        add_special_tokens: let the tokenizer put BOS in front; False after a chat template, which
-            brings its own.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        tokenizer,
-        max_new_tokens: int = MAX_NEW_TOKENS,
-        max_prompt_tokens: int = MAX_PROMPT_TOKENS,
-        stop: str | None = None,
-        autocast: torch.dtype | None = None,
-        add_special_tokens: bool = True,
-    ):
-        super().__init__()
-        if min(max_new_tokens, max_prompt_tokens) < 1:
-            raise ValueError("max_new_tokens and max_prompt_tokens must be at least 1")
-        self.model, self.tokenizer = model, tokenizer
-        self.max_new_tokens, self.max_prompt_tokens = max_new_tokens, max_prompt_tokens
-        self.autocast, self.add_special_tokens = autocast, add_special_tokens
-        self.vocabulary = model.get_output_embeddings().weight.shape[0]
-        generation = getattr(model, "generation_config", None)
-        self.ends = _as_ids(tokenizer.eos_token_id)
-        self.ends |= _as_ids(getattr(generation, "eos_token_id", None))
-        if stop is not None:
-            self.ends |= tokens_with(tokenizer, stop, self.vocabulary)
-        self.stop = stop
-        if not self.ends:
-            raise ValueError("no end: the tokenizer has no EOS; give stop, a text such as '\\n'")
-        self.pad_id = pad_id_of(tokenizer, self.ends, self.vocabulary)
-        _no_dropout(model)
-        self.plain_head = _head_is_plain(self)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model lives."""
-        return next(self.model.parameters()).device
-
-    def casting(self):
-        """Return the context of a forward pass."""
-        if self.autocast is None:
-            return contextlib.nullcontext()
-        return torch.autocast(self.device.type, self.autocast)
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return the (B, S, V) logits as TinyLM does; rows are padded with pad_id."""
-        real = (ids != self.pad_id).long()
-        with self.casting():
-            return self.model(ids, attention_mask=real, position_ids=_positions(real)).logits
-
-    def checkpointing(self) -> bool:
-        """Return whether the model trades time for memory; it then keeps no cache."""
-        name = "is_activation_checkpointing"  # called so since transformers 5.24
-        return bool(getattr(self.model, name, False)) and self.training
-
-
-def _positions(real: torch.Tensor) -> torch.Tensor:
-    """Return each row's positions, counted from its first real token."""
-    return real.cumsum(1).sub(1).clamp(min=0)
-
-
-@torch.no_grad()
-def _head_is_plain(policy: Policy) -> bool:
-    """Return whether logits are just the head's product with the last hidden state.
-
-    Some models scale or cap their logits; theirs must be asked for.
-    """
-    if not hasattr(policy.model, "get_decoder"):
-        return False
-    ids = torch.tensor([[policy.pad_id, min(policy.ends)]], device=policy.device)
-    hidden = policy.model.get_decoder()(ids).last_hidden_state
-    ours = policy.model.get_output_embeddings()(hidden)
-    return torch.allclose(ours, policy.model(ids).logits, rtol=1e-3, atol=1e-4)
 
 
 # ============================================================== sampling
@@ -183,7 +65,7 @@ def encode(policy: Policy, prompts: list[str]) -> dict[str, torch.Tensor]:
     ids = [[policy.pad_id] * (L - len(row)) + row for row in rows]
     real = [[0] * (L - len(row)) + [1] * len(row) for row in rows]
     at = {text: i for i, text in enumerate(different)}
-    put = {"device": policy.device}
+    put: dict[str, Any] = {"device": policy.device}
     return {
         "ids": torch.tensor(ids, **put),
         "real": torch.tensor(real, **put),
@@ -194,22 +76,20 @@ def encode(policy: Policy, prompts: list[str]) -> dict[str, torch.Tensor]:
 def _read_prompts(policy: Policy, prompts: dict, hidden: bool = False):
     """Read each prompt once; return (its last state or logits (U, ...), cache of all B rows)."""
     ids, real = prompts["ids"], prompts["real"]
-    more = {"attention_mask": real, "position_ids": _positions(real), "use_cache": True}
+    more = {"attention_mask": real, "position_ids": positions(real), "use_cache": True}
     if hidden:
         out = policy.model.get_decoder()(ids, **more)
         last = out.last_hidden_state[:, -1]
     else:
-        out = policy.model(ids, **more, **_only_last(policy.model))
+        out = policy.model(ids, **more, **only_last(policy.model))
         last = out.logits[:, -1]
     out.cache.batch_select_indices(prompts["row"])
     return last, out.cache
 
 
-def _only_last(model: nn.Module) -> dict:
-    """Return the argument that spares the logits of all positions but the last."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    known = inspect.signature(type(inner).forward).parameters
-    return {"logits_to_keep": 1} if "logits_to_keep" in known else {}
+def _draw(logits: torch.Tensor, generator) -> torch.Tensor:
+    """Return one token a row, drawn from the softmax."""
+    return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(1)
 
 
 @torch.no_grad()
@@ -225,7 +105,8 @@ def sample(policy, prompts, temperature=1.0, greedy=False, max_new_tokens=None, 
         generator: a torch.Generator on the policy's device, or None for the global one.
 
     Returns tinylm's dict ("ids" (B, L + T), "prompt_len" L, "mask" (B, T) 1.0 up to and including
-    the end token), and what scoring needs: "prompts", "temperature", "tokenizer", "ends".
+    the end token), and what scoring needs: "prompts", "temperature", "tokenizer", "ends"; also
+    "entropy" (B, T) and "state", which says from which policy and weights it was sampled.
 
     Raises:
         ValueError: temperature or max_new_tokens out of range, or prompts that encode rejects.
@@ -238,24 +119,22 @@ def sample(policy, prompts, temperature=1.0, greedy=False, max_new_tokens=None, 
         )
     known = encode(policy, prompts)
     row, ends = known["row"], torch.tensor(sorted(policy.ends), device=policy.device)
-    real, tokens, mask = known["real"][row], [], []
+    real, tokens, mask, entropy = known["real"][row], [], [], []
     done = torch.zeros(len(row), dtype=torch.bool, device=policy.device)
     with policy.casting():
         last, cache = _read_prompts(policy, known)
         last = last[row]  # (B, V)
         while True:
             scaled = last.float() / temperature
-            if greedy:
-                token = scaled.argmax(-1)
-            else:
-                token = torch.multinomial(scaled.softmax(-1), 1, generator=generator).squeeze(1)
+            entropy.append(_entropy(scaled, None))
+            token = scaled.argmax(-1) if greedy else _draw(scaled, generator)
             mask.append(~done)
             tokens.append(token.masked_fill(done, policy.pad_id))
             done = done | torch.isin(token, ends)
             if len(tokens) == limit or done.all():
                 break
             real = torch.cat([real, mask[-1].long().unsqueeze(1)], 1)
-            place = _positions(real)[:, -1:]
+            place = positions(real)[:, -1:]
             out = policy.model(
                 tokens[-1].unsqueeze(1), attention_mask=real, position_ids=place, cache=cache
             )
@@ -268,6 +147,8 @@ def sample(policy, prompts, temperature=1.0, greedy=False, max_new_tokens=None, 
         "temperature": float(temperature),
         "tokenizer": policy.tokenizer,
         "ends": policy.ends,
+        "entropy": torch.stack(entropy, 1),
+        "state": policy.state(),
     }
 
 
@@ -289,7 +170,8 @@ def rows_of(out, at: torch.Tensor) -> dict:
     T = max(1, int(mask.sum(1).max()))
     different, row = out["prompts"]["row"][at].unique(return_inverse=True)
     known = {k: out["prompts"][k][different] for k in ("ids", "real")} | {"row": row}
-    return out | {"ids": out["ids"][at, : L + T], "mask": mask[:, :T], "prompts": known}
+    parts = {"ids": out["ids"][at, : L + T], "mask": mask[:, :T], "prompts": known}
+    return out | parts | {"entropy": out["entropy"][at, :T]}
 
 
 def decode_responses(out):
@@ -309,13 +191,13 @@ def _states(policy: Policy, out: dict) -> torch.Tensor:
     inner = policy.model.get_decoder() if policy.plain_head else policy.model
     what = "last_hidden_state" if policy.plain_head else "logits"
     if policy.checkpointing():  # no cache: prompts are read in every row
-        keep = {"attention_mask": real[:, :-1], "position_ids": _positions(real)[:, :-1]}
+        keep = {"attention_mask": real[:, :-1], "position_ids": positions(real)[:, :-1]}
         states = getattr(inner(ids[:, :-1], use_cache=False, **keep), what)
         return states[:, L - 1 :][mask]
     last, cache = _read_prompts(policy, known, hidden=policy.plain_head)
     states = last[row].unsqueeze(1)  # before the first response token
     if mask.shape[1] > 1:
-        place = _positions(real)[:, L:-1]
+        place = positions(real)[:, L:-1]
         more = inner(ids[:, L:-1], attention_mask=real[:, :-1], position_ids=place, cache=cache)
         states = torch.cat([states, getattr(more, what)], 1)  # (B, T, ...)
     return states[mask]
@@ -368,10 +250,24 @@ def sequence_logprobs(policy, out):
     return _per_token(policy, out, _logp)
 
 
+def token_entropies(policy, out):
+    """Return the entropy (nats) of the distribution at every response token, (B, T), else 0.
+
+    Gradients: flow to the model's parameters, as an entropy bonus needs.
+    """
+    return _per_token(policy, out, _entropy)
+
+
 @torch.no_grad()
 def token_entropy(policy, out):
-    """Return the mean entropy (nats) at the response tokens; a few rows of logits at a time."""
-    return float(_per_token(policy, out, _entropy).sum() / out["mask"].sum().clamp(min=1.0))
+    """Return the mean entropy (nats) at the response tokens.
+
+    The policy that has just sampled them knows it from sampling; any other is read again, with a
+    few rows of logits at a time.
+    """
+    fresh = out.get("state") == policy.state()
+    values = out["entropy"] if fresh else token_entropies(policy, out)
+    return float((values * out["mask"]).sum() / out["mask"].sum().clamp(min=1.0))
 
 
 # ============================================================== data, reward, evaluation

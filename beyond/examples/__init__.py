@@ -1,0 +1,1 @@
+"""Two short programs to start from; both run as they are."""

@@ -1,0 +1,100 @@
+"""From a folder or a model to a Policy: device, adapters, checkpointing, reference."""
+
+import copy
+from pathlib import Path
+
+import torch
+
+from beyond.config import GRPOConfig
+from beyond.hf_policy import AdapterOff, Policy
+
+
+def add_lora(model, rank: int):
+    """Return the model with trainable low-rank adapters; its own weights are frozen.
+
+    Raises:
+        ValueError: peft is not installed.
+    """
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError:
+        raise ValueError("lora_rank needs peft: pip install peft") from None
+    settings = LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(model, settings)
+
+
+def policy_of(model, tokenizer, cfg: GRPOConfig) -> Policy:
+    """Return the policy of a model with the settings of a config.
+
+    Raises:
+        ValueError: no such device, or peft is missing.
+    """
+    if cfg.device:
+        try:
+            model = model.to(cfg.device)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device {cfg.device!r}: {str(error).splitlines()[0]}") from None
+    if cfg.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+        model.enable_input_require_grads()
+        model.train()
+    if cfg.lora_rank and not hasattr(model, "disable_adapter"):
+        with torch.random.fork_rng():  # the adapters' start is the seed's, whatever ran before
+            torch.manual_seed(cfg.seed)
+            model = add_lora(model, cfg.lora_rank)
+    return Policy(model, tokenizer, cfg.max_new_tokens, cfg.max_prompt_tokens, cfg.stop,
+                  torch.bfloat16 if cfg.bf16 else None)
+
+
+def load_policy(path: str | Path, cfg: GRPOConfig) -> Policy:
+    """Return the policy of a model folder or hub name.
+
+    Raises:
+        OSError: there is no such model; the message says what to do.
+        ValueError: no such device, or peft is missing.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    try:
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise OSError(
+            f"{path} cannot be loaded ({str(error).splitlines()[0]:.100}). Give a folder made by "
+            "save_pretrained. Without network: python -m beyond.smollm says how to bring a model"
+        ) from None
+    return policy_of(model, tokenizer, cfg)
+
+
+def reference_of(policy: Policy) -> Policy:
+    """Return the frozen policy that the KL is measured against.
+
+    With LoRA it is the same model with its adapter off, and costs no memory; else a copy.
+    """
+    if hasattr(policy.model, "disable_adapter"):
+        return AdapterOff(policy)
+    ref = copy.deepcopy(policy)
+    for p in ref.parameters():
+        p.requires_grad_(False)
+    return ref
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory is out, on a GPU or on the CPU."""
+    text = str(error).lower()
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+        isinstance(error, RuntimeError) and ("out of memory" in text or "allocate memory" in text))
+
+
+def memory_advice(cfg: GRPOConfig) -> str:
+    """Return what to change when memory is out, with the values there are now."""
+    micro = ("take step = ours with micro_batch" if cfg.step == "lab" else
+             f"lower micro_batch (now {cfg.micro_batch or 'all responses at once'})")
+    return (f"out of memory: {micro}, lower group_size (now {cfg.group_size}) or max_new_tokens "
+            f"(now {cfg.max_new_tokens}), or set gradient_checkpointing or lora_rank. Resume goes "
+            "on with the new settings from the last checkpoint")

@@ -1,0 +1,221 @@
+"""What can be put in the place of the lab's loss and advantages, by name or from a file."""
+
+import dataclasses
+import functools
+import importlib.util
+import inspect
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from beyond.config import GRPOConfig, nearest
+
+TOP = Path(__file__).resolve().parent.parent
+
+
+def default_lab():
+    """Return the solutions' lab file, or the student's where there are no solutions."""
+    from beyond import hf_backend
+
+    path = TOP / "solutions" / "lab15_grpo.py"
+    return load_student(path if path.exists() else TOP / "lab15_grpo.py", hf_backend)
+
+
+def load_student(path: str | Path, backend: Any):
+    """Return a lab file's module on a backend; its token_entropy is the backend's.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: a task is not written, or broken: which, and how to test it.
+    """
+    from tests.labfile import TASKS, load_lab, task_state
+
+    lab = load_lab(path, backend=backend)
+    for number in TASKS:
+        state = task_state(lab, number)
+        if state.kind != "written":
+            raise ValueError(
+                f"{state.text}. Test: python -m pytest -q -k task{number} --lab={path}"
+            )
+    if hasattr(backend, "token_entropy"):
+        lab.token_entropy = backend.token_entropy
+    return lab
+
+
+def loss_differs(lab) -> str | None:
+    """Return a line if a lab file's grpo_loss is not the lab's, in value or gradient, else None.
+
+    It is a warning, not an error: perhaps another loss is what you want to try.
+    """
+    from beyond.losses import grpo
+
+    def of(loss):
+        logp = old[0].clone().requires_grad_()
+        value = loss(logp, *old[1:], adv, mask, 0.2, 0.1)[0]
+        return torch.cat([value.reshape(1), torch.autograd.grad(value, logp)[0].flatten()])
+
+    draw = torch.Generator().manual_seed(0)
+    old = [-2 * torch.rand(6, 5, generator=draw) for _ in range(3)]
+    adv = torch.randn(6, generator=draw)
+    mask = (torch.arange(5) < torch.tensor([[1], [5], [3], [2], [4], [5]])).float()
+    try:
+        found = of(lab.grpo_loss)
+    except Exception as error:
+        return f"your grpo_loss raised {type(error).__name__}: {error}. Test: -k task4"
+    if torch.allclose(found.detach(), of(grpo).detach(), atol=1e-5, rtol=1e-4):
+        return None
+    what = "value" if abs(float((found - of(grpo))[0].detach())) > 1e-4 else "gradient"
+    return (f"warning: the {what} of your grpo_loss is not that of Task 4's formula. Training goes "
+            f"on with it; to find out why: python -m pytest -q -k task4 --lab={lab.__file__}")
+
+
+def backend_with(**names: Any):
+    """Return hf_backend with some of its names replaced, as a module for load_student."""
+    from beyond import hf_backend
+
+    made = types.ModuleType("hf_backend_with_" + "_".join(names))
+    made.__dict__.update({k: v for k, v in vars(hf_backend).items() if not k.startswith("__")})
+    made.__dict__.update(names)
+    return made
+
+
+def from_file(text: str) -> Callable:
+    """Return the function of "file.py:function".
+
+    Raises:
+        ValueError: no such file or function.
+    """
+    path, _, name = text.rpartition(":")
+    if not path or not Path(path).is_file():
+        raise ValueError(f"{text!r}: there is no file {path or text}; give file.py:function")
+    spec = importlib.util.spec_from_file_location(f"loss_{Path(path).stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not callable(getattr(module, name, None)):
+        raise ValueError(f"{path} has no function {name!r}")
+    return getattr(module, name)
+
+
+# What guides to torchforge and other libraries call the arguments of a loss.
+OTHER_NAMES = {"logprobs": "logp", "old_logprobs": "old_logp", "ref_logprobs": "ref_logp",
+               "advantages": "adv", "padding_mask": "mask", "clip_range": "clip_eps"}
+FIVE = ("logp", "old_logp", "ref_logp", "adv", "mask")
+
+
+def as_loss(given: Callable, where: str) -> Callable:
+    """Return a loss of any shape as one with the arguments of grpo_loss.
+
+    Args:
+        given: such a function; or a function, or a class with forward, that takes some of these
+            five under the names above, with advantages (B, 1), and returns just the loss.
+        where: what it is called in messages.
+
+    Raises:
+        ValueError: an argument that nobody can fill.
+    """
+    if list(inspect.signature(given).parameters)[:5] == list(FIVE):
+        return given
+    function: Any = given() if inspect.isclass(given) else given
+    parameters = inspect.signature(getattr(function, "forward", function)).parameters
+    names = {name: OTHER_NAMES.get(name, name) for name in parameters}
+    odd = [name for name, ours in names.items()
+           if ours not in FIVE and parameters[name].default is inspect.Parameter.empty]
+    if odd:
+        raise ValueError(f"{where}: a loss cannot be given {', '.join(odd)}; its arguments are "
+                         f"{', '.join(FIVE)} or {', '.join(OTHER_NAMES)}")
+
+    def loss(logp, old_logp, ref_logp, adv, mask):
+        known = dict(zip(FIVE, (logp, old_logp, ref_logp, adv.unsqueeze(1), mask)))
+        value = function(**{name: known[ours] for name, ours in names.items() if ours in known})
+        return value if isinstance(value, tuple) else (value, {})
+
+    return loss
+
+
+def find_loss(name: str, lab) -> Callable:
+    """Return the loss of a name.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    from beyond.losses import LOSSES
+
+    if ":" in name:
+        return as_loss(from_file(name), name)
+    if name == "lab":
+        return lab.grpo_loss
+    if name not in LOSSES:
+        raise ValueError(f"loss = {name!r} is unknown{nearest(name, ['lab', *LOSSES])}")
+    return LOSSES[name]
+
+
+def with_own(cfg: GRPOConfig, lab) -> GRPOConfig:
+    """Return the config with a loss's own clip range and kl_beta where none are set."""
+    known = inspect.signature(find_loss(cfg.loss, lab)).parameters
+    own: dict[str, Any] = {}
+    wanted = (("clip_epsilon", "clip_eps", 0.2), ("kl_beta", "beta", 0.04),
+              ("clip_high", "clip_high", None))
+    for field, name, default in wanted:
+        if getattr(cfg, field) is None:
+            given = known[name].default if name in known else default
+            own[field] = float(given) if isinstance(given, (int, float)) else default
+    return dataclasses.replace(cfg, **own)
+
+
+def loss_of(cfg: GRPOConfig, lab) -> Callable:
+    """Return the loss as a function of (logp, old_logp, ref_logp, adv, mask) and extras.
+
+    Raises:
+        ValueError: an unknown name, or a setting that this loss does not have.
+    """
+    from beyond.losses import KL_ESTIMATORS
+
+    loss = find_loss(cfg.loss, lab)
+    known = inspect.signature(loss).parameters
+    low = cfg.clip_epsilon if cfg.clip_low is None else cfg.clip_low
+    extras: dict[str, Any] = {"clip_eps": low, "beta": cfg.kl_beta, "L": cfg.max_new_tokens,
+                              "G": cfg.group_size}
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    if cfg.clip_high is not None or cfg.clip_low is not None:
+        if "clip_high" not in known:
+            raise ValueError(f"the loss {cfg.loss!r} has no clip_low and clip_high; try dapo")
+        extras["clip_high"] = cfg.clip_epsilon if cfg.clip_high is None else cfg.clip_high
+    if cfg.kl != "k3":
+        if cfg.kl not in KL_ESTIMATORS:
+            raise ValueError(f"kl = {cfg.kl!r} is unknown{nearest(cfg.kl, list(KL_ESTIMATORS))}")
+        if not (open_ended or "kl" in known):
+            raise ValueError(f"the loss {cfg.loss!r} has its KL built in; try loss = grpo")
+        loss = functools.partial(loss, kl=KL_ESTIMATORS[cfg.kl])
+    return functools.partial(loss, **{k: v for k, v in extras.items() if k in known})
+
+
+def advantage_of(cfg: GRPOConfig, lab) -> Callable:
+    """Return the advantage as a function of (rewards, G): exactly 0 in groups of equal rewards.
+
+    Rewards of NaN (not scored) are left out; the lab's function does not know them, so a batch
+    that has some is given to beyond.advantages.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    from beyond.advantages import group_advantages
+    from beyond.losses import ADVANTAGES
+
+    if cfg.adv != "lab" and cfg.adv not in ADVANTAGES:
+        raise ValueError(f"adv = {cfg.adv!r} is unknown{nearest(cfg.adv, ['lab', *ADVANTAGES])}")
+
+    def advantages(rewards: torch.Tensor, G: int) -> torch.Tensor:
+        if cfg.adv != "lab":
+            return ADVANTAGES[cfg.adv](rewards, G, cfg.scale_std)
+        if rewards.isnan().any():
+            return group_advantages(rewards, G, cfg.scale_std)
+        adv = lab.group_advantages(rewards, G, cfg.scale_std)
+        r = rewards.view(-1, G)
+        equal = (r.amax(1) == r.amin(1)).repeat_interleave(G)
+        return torch.where(equal, 0.0, adv)
+
+    return advantages

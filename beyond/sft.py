@@ -1,0 +1,171 @@
+"""Supervised fine-tuning on JSONL with prompt and answer: the loss is on the response alone.
+
+    python -m beyond.sft --data train.jsonl --model FOLDER --output-dir runs/sft
+
+Checkpoints and logs are those of train_hf, so GRPO goes on from OUT/final with --model.
+"""
+
+import argparse
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from beyond import checkpoints, hf_backend
+from beyond.config import GRPOConfig, add_arguments, from_flags
+from beyond.data import load_rows, usable
+from beyond.logs import RunLog, mean_of
+from beyond.models import load_policy
+from beyond.schedule import Schedule
+from beyond.smollm import model_folder
+from beyond.trainer import seed_everything
+
+
+def demonstrations(policy: hf_backend.Policy, rows: list[dict]) -> dict:
+    """Return rows as sample would: the reference as the response, its end token included."""
+    known = hf_backend.encode(policy, [row["text"] for row in rows])
+    end = policy.tokenizer.eos_token_id
+    end = min(policy.ends) if end is None else end
+    spoken = []
+    for row in rows:
+        ids = policy.tokenizer(str(row["reference"]), add_special_tokens=False)["input_ids"]
+        spoken.append([*ids[: policy.max_new_tokens - 1], end])
+    T = max(map(len, spoken))
+    put: dict[str, Any] = {"device": policy.device}
+    right = torch.tensor([r + [policy.pad_id] * (T - len(r)) for r in spoken], **put)
+    mask = torch.tensor([[1.0] * len(r) + [0.0] * (T - len(r)) for r in spoken], **put)
+    return {
+        "ids": torch.cat([known["ids"][known["row"]], right], 1), "mask": mask,
+        "prompt_len": known["ids"].shape[1], "prompts": known, "temperature": 1.0,
+        "tokenizer": policy.tokenizer, "ends": policy.ends,
+    }
+
+
+class SFTTrainer:
+    """Train a Policy on rows with prompt and reference.
+
+    Args:
+        policy: a Policy; it is trained in place.
+        cfg: a GRPOConfig; prompts_per_step rows make a batch, micro_batch of them at a time.
+    """
+
+    def __init__(self, policy: hf_backend.Policy, cfg: GRPOConfig):
+        self.policy, self.cfg, self.done = policy, cfg, 0
+        trained = [p for p in policy.parameters() if p.requires_grad]
+        self.opt = torch.optim.AdamW(trained, cfg.learning_rate, weight_decay=cfg.weight_decay)
+        self.schedule = Schedule(cfg, self.opt)
+
+    def update(self, rows: list[dict]) -> dict[str, float]:
+        """Make one step on some rows; every token counts the same."""
+        size = self.cfg.micro_batch or len(rows)
+        parts = [demonstrations(self.policy, rows[i : i + size])
+                 for i in range(0, len(rows), size)]
+        tokens = sum(float(part["mask"].sum()) for part in parts)
+        self.opt.zero_grad(set_to_none=True)
+        total = 0.0
+        for part in parts:
+            loss = -hf_backend.sequence_logprobs(self.policy, part).sum() / tokens
+            loss.backward()
+            total += float(loss.detach())
+        parameters = [p for g in self.opt.param_groups for p in g["params"]]
+        norm = torch.nn.utils.clip_grad_norm_(parameters, self.cfg.max_grad_norm)
+        rate = self.schedule.step(self.done)
+        self.opt.step()
+        self.done += 1
+        return {"loss": total, "grad_norm": float(norm), "learning_rate": rate,
+                "num_tokens": tokens}
+
+    def batches(self, rows: list[dict]):
+        """Yield the batches of all epochs."""
+        for epoch in range(self.cfg.num_train_epochs):
+            order = list(range(len(rows)))
+            if self.cfg.shuffle:
+                random.Random(f"{self.cfg.seed}-{epoch}").shuffle(order)
+            for i in range(0, len(rows), self.cfg.prompts_per_step):
+                yield [rows[j] for j in order[i : i + self.cfg.prompts_per_step]]
+
+    def train(self, dataset, resume: bool = False) -> list[dict[str, float]]:
+        """Train; return the log. Ctrl-C is a normal end: what was trained is in final/."""
+        from tqdm import tqdm
+
+        cfg = self.cfg
+        rows = usable([r for r in dataset if r.get("reference") is not None], self.policy)
+        batches = list(self.batches(rows))[: cfg.max_steps or None]
+        self.schedule.total = len(batches)
+        seed_everything(cfg.seed)
+        if resume:
+            self.load()
+        log, window, history = RunLog(cfg, self.done if resume else None), [], []
+        try:
+            for batch in tqdm(batches[self.done :], ascii=True, disable=None):
+                window.append(self.update(batch))
+                if self.done % cfg.logging_steps == 0 or self.done == len(batches):
+                    history.append({"step": self.done} | mean_of(window))
+                    log.metrics(self.done, mean_of(window))
+                    window = []
+                if cfg.save_steps and self.done % cfg.save_steps == 0:
+                    self.save(f"checkpoint-{self.done}")
+                    checkpoints.prune(cfg.output_dir, cfg.save_total_limit)
+        except KeyboardInterrupt:
+            print(f"Stopped by Ctrl-C after {self.done} of {len(batches)} steps.")
+        finally:
+            self.save("final", whole=False)
+            log.close()
+        return history
+
+    def save(self, name: str, whole: bool = True) -> None:
+        """Write a checkpoint, or without whole the model alone; a full disk is said, no more."""
+        state = {"step": self.done, "opt": self.opt.state_dict(),
+                 "random": checkpoints.random_state(),
+                 "trained": {n: p.detach() for n, p in self.policy.model.named_parameters()
+                             if p.requires_grad}}
+        try:
+            checkpoints.save(Path(self.cfg.output_dir) / name, self.policy,
+                             state if whole else None)
+        except OSError as error:
+            print(f"{name} was not saved: {error}. Earlier checkpoints are whole.")
+
+    def load(self) -> None:
+        """Go back to the newest checkpoint, if there is one."""
+        kept = checkpoints.found(self.cfg.output_dir)
+        if not kept:
+            print(f"no checkpoint in {self.cfg.output_dir}: starting at step 0")
+            return
+        state = checkpoints.load_state(kept[-1])
+        own = dict(self.policy.model.named_parameters())
+        with torch.no_grad():
+            for name, value in state["trained"].items():
+                own[name].copy_(value)
+        self.opt.load_state_dict(state["opt"])
+        self.done = state["step"]
+        checkpoints.set_random_state(state["random"])
+        print(f"resumed at step {self.done}")
+
+
+def main(args: list[str] | None = None) -> int:
+    """Train; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m beyond.sft", description=__doc__, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="JSONL or parquet with prompt and answer")
+    parser.add_argument("--model", metavar="FOLDER", help="model (SmolLM2-135M, fetched once)")
+    parser.add_argument("--resume", action="store_true", help="from the newest checkpoint")
+    add_arguments(parser)
+    flags = parser.parse_args(args)
+    try:
+        cfg = from_flags(flags, output_dir="runs/sft", prompts_per_step=16)
+        rows = load_rows(flags.data)
+        policy = load_policy(flags.model or model_folder(), cfg)
+        history = SFTTrainer(policy, cfg).train(rows, flags.resume)
+    except (OSError, ValueError) as error:
+        print(error)
+        return 2
+    if history:
+        print(f"loss {history[0]['loss']:.3f} -> {history[-1]['loss']:.3f}; {cfg.output_dir}/final")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Train a real language model with your five functions.
+
+    python -m beyond.train_hf --lab lab15_grpo.py                 SmolLM2-135M learns to add
+    python -m beyond.train_hf --model FOLDER --data train.jsonl --reward numeric --loss dapo
+    python -m beyond.train_hf --config run.yaml loss.clip_high=0.28
+    python -m beyond.train_hf --resume --output-dir runs/hf       go on after a kill
+
+Settings: beyond/config.py. What it leaves in the output folder: beyond/logs.py and checkpoints.py.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import torch
+
+from beyond import data, hf_backend, rewards
+from beyond.config import add_arguments, from_flags, nearest
+from beyond.models import load_policy
+from beyond.plugins import default_lab, from_file, load_student, loss_differs
+from beyond.smollm import model_folder
+from beyond.trainer import GRPOTrainer
+
+TOP = Path(__file__).resolve().parent.parent
+REWARDS = {
+    "exact": rewards.ExactMatchReward,
+    "numeric": rewards.NumericReward,
+    "think": rewards.ThinkTagReward,
+    "length": rewards.LengthPenaltyReward,
+}
+# 20 steps of 4 prompts x 8 responses; a learning rate that a model of 135M bears.
+SUMS = {"stop": "\n", "max_new_tokens": 6, "max_steps": 20, "num_train_epochs": 5,
+        "learning_rate": 1e-5, "step": "lab", "output_dir": "runs/smollm", "save_steps": 0}
+
+
+def load_data(name: str, seed: int, limit: int | None) -> list[dict]:
+    """Return the rows of sums, gsm8k, gsm8k_mock, reasoning_gym:TASK, or a JSONL or parquet file.
+
+    Raises:
+        OSError, ValueError: it cannot be had, or the name is unknown.
+    """
+    if name == "sums":
+        return data.load_sums(limit or 100, seed=seed)
+    if name == "gsm8k":
+        return data.load_gsm8k(max_samples=limit or 500)
+    if name == "gsm8k_mock":
+        return data.load_gsm8k_mock(limit or 20)
+    if name.startswith("reasoning_gym:"):
+        return data.load_reasoning_gym(name.partition(":")[2], limit or 100, seed)
+    if Path(name).suffix in (".jsonl", ".json", ".parquet") or Path(name).exists():
+        return data.load_rows(name, limit)
+    known = ["sums", "gsm8k", "gsm8k_mock", "reasoning_gym:TASK"]
+    raise ValueError(f"--data {name!r} is no file and no data set{nearest(name, known)}")
+
+
+def load_reward(name: str):
+    """Return a reward by name, or the function of file.py:function.
+
+    Raises:
+        ValueError: unknown.
+    """
+    if ":" in name:
+        return from_file(name)
+    if name not in REWARDS:
+        raise ValueError(f"--reward {name!r} is unknown{nearest(name, list(REWARDS))}")
+    return REWARDS[name]()
+
+
+def arguments(args: list[str] | None) -> argparse.Namespace:
+    """Return the parsed flags."""
+    parser = argparse.ArgumentParser(
+        prog="python -m beyond.train_hf", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("--lab", metavar="FILE", help="your lab file (the solutions')")
+    parser.add_argument("--model", metavar="FOLDER", help="model (SmolLM2-135M, fetched once)")
+    parser.add_argument("--data", default="sums", help="sums, gsm8k, gsm8k_mock, or a JSONL file")
+    parser.add_argument("--eval-data", help="rows for evaluation (sums: 200 others)")
+    parser.add_argument("--max-samples", type=int, help="at most so many rows")
+    parser.add_argument("--reward", default="exact",
+                        help=f"{', '.join(REWARDS)}, or file.py:function")
+    parser.add_argument("--threads", type=int, default=0, help="processor threads (0: torch's)")
+    parser.add_argument("--resume", action="store_true", help="from the newest checkpoint")
+    add_arguments(parser)
+    return parser.parse_args(args)
+
+
+def build(flags: argparse.Namespace) -> tuple[GRPOTrainer, list[dict]]:
+    """Return (trainer, training rows) of parsed flags.
+
+    Raises:
+        OSError, ValueError: what is wrong, in one line.
+    """
+    cfg = from_flags(flags, **(SUMS if flags.data == "sums" else {}))
+    lab = load_student(flags.lab, hf_backend) if flags.lab else default_lab()
+    if flags.lab and (warning := loss_differs(lab)):
+        print(warning)
+    rows = load_data(flags.data, cfg.seed, flags.max_samples)
+    held = load_data(flags.eval_data, cfg.seed, cfg.eval_samples) if flags.eval_data else []
+    if flags.data == "sums" and not held:
+        held = data.load_sums(cfg.eval_samples, seed=10_000 + cfg.seed)
+    reward = load_reward(flags.reward)
+    policy = load_policy(flags.model or model_folder(), cfg)
+    return GRPOTrainer(policy, None, reward, cfg, lab, held), rows
+
+
+def main(args: list[str] | None = None) -> int:
+    """Train; return the exit code."""
+    flags = arguments(args)
+    if flags.threads > 0:
+        torch.set_num_threads(flags.threads)
+    try:
+        trainer, rows = build(flags)
+        before = trainer.evaluate() if trainer.eval_rows else None
+        history = trainer.train(rows, resume=flags.resume)
+    except (OSError, ValueError, FloatingPointError) as error:
+        print(error)
+        return 2
+    except MemoryError as error:
+        print(error)
+        return 3
+    if before is not None and history:
+        after = history[-1].get("eval/accuracy")
+        summary = {"before": before, "after": after}
+        path = Path(trainer.cfg.output_dir) / "summary.json"
+        path.write_text(json.dumps(summary), encoding="utf-8")
+        if after is not None:
+            print(f"mean reward on {len(trainer.eval_rows)} held-out prompts: "
+                  f"{before:.3f} -> {after:.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,391 @@
+"""GRPOTrainer: your four functions in a loop for a real model.
+
+    trainer = GRPOTrainer(model, tokenizer, reward_fn=ExactMatchReward(), config=GRPOConfig())
+    trainer.train([{"prompt": "2+2=", "reference": "4"}, ...])
+
+One batch is gradient_accumulation_steps samplings of prompts_per_step prompts with group_size
+responses each. On it inner_steps optimizer steps are made. A step goes through the batch
+micro_batch responses at a time, each loss weighted by its share of the batch, so that the sum of
+the gradients is the gradient of the whole batch, however it is cut. The last batch of an epoch may
+be smaller; it is a step like the others.
+"""
+
+import functools
+import inspect
+import random
+import time
+from typing import Any
+
+import torch
+
+from beyond import checkpoints, hf_backend
+from beyond.config import GRPOConfig
+from beyond.data import usable
+from beyond.lab_step import LabStep
+from beyond.logs import RunLog, mean_of
+from beyond.measures import CollapseWatch, joined, loss_metrics, rollout_metrics
+from beyond.models import is_out_of_memory, memory_advice, policy_of, reference_of
+from beyond.plugins import advantage_of, default_lab, loss_of, with_own
+from beyond.rewards import call
+from beyond.schedule import Schedule
+from beyond.wrappers import entropy_bonus
+
+
+class GRPOTrainer:
+    """Train a causal LM on prompts with a reward.
+
+    Args:
+        model: a HuggingFace causal LM (it is trained in place), or an hf_backend.Policy.
+        tokenizer: its tokenizer; it may have no PAD token. None with a Policy.
+        reward_fn: any of the three forms of beyond/rewards.py.
+        config: a GRPOConfig; None: the defaults.
+        lab: the module of a lab file from load_lab(path, backend=hf_backend); None: the
+            solutions' file, or lab15_grpo.py where there is none.
+        eval_dataset: rows for evaluation; None: no evaluation.
+        callbacks: objects with any of the methods on_rollout, on_advantages, on_loss,
+            on_step_end, on_eval, on_save; each is called as method(trainer, **what there is).
+    """
+
+    def __init__(
+        self, model, tokenizer=None, reward_fn=hf_backend.reward, config: GRPOConfig | None = None,
+        lab=None, eval_dataset=None, callbacks=(),
+    ):
+        self.lab = lab or default_lab()
+        self.cfg = cfg = with_own(config or GRPOConfig(), self.lab)
+        own = isinstance(model, hf_backend.Policy)
+        self.policy = model if own else policy_of(model, tokenizer, cfg)
+        self.reward_fn, self.callbacks = reward_fn, list(callbacks)
+        self.eval_rows = list(eval_dataset or [])
+        # guide_custom measures its ratio against the reference, whatever its KL weighs.
+        needed = bool(cfg.kl_beta) or cfg.loss == "guide_custom"
+        self.ref = reference_of(self.policy) if needed else None
+        self.loss, self.advantages = loss_of(cfg, self.lab), advantage_of(cfg, self.lab)
+        trained = [p for p in self.policy.parameters() if p.requires_grad]
+        self.opt = torch.optim.AdamW(
+            trained, cfg.learning_rate, weight_decay=cfg.weight_decay,
+            fused=self.policy.device.type in ("cpu", "cuda"),
+        )
+        self.schedule = Schedule(cfg, self.opt)
+        self.done, self.tokens = 0, 0
+        self.batch: Any = None  # the samples in use, and how many steps were made on them
+        self.window: list[dict[str, float]] = []  # metrics since the last log
+        self.place = {"epoch": 0, "row": 0}
+        self.collapsed = CollapseWatch()
+        self.whole = LabStep(self) if cfg.step == "lab" else None
+
+    def tell(self, event: str, **what: Any) -> None:
+        """Call a method of every callback that has it."""
+        for callback in self.callbacks:
+            if method := getattr(callback, event, None):
+                method(self, **what)
+
+    # ---------------------------------------------------------------- one batch
+
+    @torch.no_grad()
+    def roll_out(self, rows: list[dict]) -> dict[str, Any]:
+        """Sample, score and compare the responses to some rows; return all that a loss needs."""
+        cfg, lab = self.cfg, self.lab
+        prompts = [row["text"] for row in rows]
+        groups = lab.sample_group(
+            self.policy, prompts, [str(r["reference"]) for r in rows], cfg.group_size,
+            cfg.temperature,
+        )
+        out, responses = groups["out"], groups["responses"]
+        repeated = [row for row in rows for _ in range(cfg.group_size)]
+        names = {k for row in rows for k in row} - {"prompt", "text"}
+        columns = {k: [row.get(k) for row in repeated] for k in names}
+        shown = [row["text"] for row in repeated]
+        scores = call(self.reward_fn, shown, responses, columns)
+        rewards = torch.tensor(
+            [float("nan") if s is None else s for s in scores.scores], device=out["ids"].device
+        )
+        self.tell("on_rollout", rows=rows, responses=responses, rewards=rewards)
+        adv = self.advantages(rewards, cfg.group_size)
+        self.tell("on_advantages", rewards=rewards, adv=adv)
+        # With one step on a batch, old is what the step computes anyway.
+        old = hf_backend.sequence_logprobs(self.policy, out) if cfg.inner_steps > 1 else None
+        ref = hf_backend.sequence_logprobs(self.ref, out) if self.ref else None
+        return {
+            "out": out, "adv": adv, "old": old, "ref": ref, "rewards": rewards,
+            "prompts": shown, "responses": responses, "parts": scores.metadata.get("parts", {}),
+            "notes": notes_of(scores.metadata, len(responses)),
+            "entropy": hf_backend.token_entropy(self.policy, out),
+        }
+
+    def pieces(self, batch: list[dict]):
+        """Yield (rollout, rows) of a batch, micro_batch rows at a time."""
+        for rollout in batch:
+            n = len(rollout["adv"])
+            size = self.cfg.micro_batch or n
+            if "groups" in inspect.signature(self.loss).parameters:  # a loss of whole groups
+                size = max(1, size // self.cfg.group_size) * self.cfg.group_size
+            for start in range(0, n, size):
+                yield rollout, torch.arange(start, min(start + size, n))
+
+    def piece_loss(self, rollout: dict, at: torch.Tensor, totals: dict[str, float]):
+        """Return (this micro-batch's part of the batch's loss, its metrics)."""
+        cfg = self.cfg
+        out = hf_backend.rows_of(rollout["out"], at)
+        at = at.to(rollout["adv"].device)
+        mask, adv = out["mask"], rollout["adv"][at]
+        logp = hf_backend.sequence_logprobs(self.policy, out)
+        old, ref = (logp.detach() if rollout[name] is None else rollout[name][at, :mask.shape[1]]
+                    for name in ("old", "ref"))
+        takes = {k: v for k, v in totals.items() if k in inspect.signature(self.loss).parameters}
+        # A loss that takes no denominator is a mean over its rows.
+        share = 1.0 if takes else len(at) / totals["rows"]
+        loss = functools.partial(self.loss, **takes)
+        if cfg.entropy_coef:
+            entropy = hf_backend.token_entropies(self.policy, out)
+            value, stats = entropy_bonus(
+                logp, old, ref, adv, mask, entropy=entropy, coef=cfg.entropy_coef / share,
+                tokens=max(1.0, totals["tokens"]), loss=lambda *five: loss(*five[:5]))
+        else:
+            value, stats = loss(logp, old, ref, adv, mask)
+        if self.ref is None:
+            stats = {k: v for k, v in stats.items() if k != "kl"}
+        value = value * share
+        return value, loss_metrics(value.detach(), stats, logp, old, adv, mask, cfg)
+
+    def update(self, batch: list[dict]) -> dict[str, float]:
+        """Make one optimizer step on a batch; return its metrics."""
+        cfg, found = self.cfg, []
+        rows = sum(len(r["adv"]) for r in batch)
+        tokens = sum(float(r["out"]["mask"].sum()) for r in batch)
+        totals = {"rows": rows, "tokens": tokens, "groups": rows // cfg.group_size}
+        self.opt.zero_grad(set_to_none=True)
+        for rollout, at in self.pieces(batch):
+            loss, metrics = self.piece_loss(rollout, at, totals)
+            loss.backward()
+            found.append(metrics)
+        norm = torch.nn.utils.clip_grad_norm_(
+            [p for g in self.opt.param_groups for p in g["params"]], cfg.max_grad_norm)
+        self.tell("on_loss", losses=found)
+        if not torch.isfinite(norm):
+            raise FloatingPointError(
+                f"step {self.done + 1}: the gradient is {float(norm)}. Lower learning_rate "
+                f"(now {cfg.learning_rate:g}) or inner_steps (now {cfg.inner_steps})."
+            )
+        rate = self.schedule.step(self.done)
+        self.opt.step()
+        self.opt.zero_grad(set_to_none=True)
+        return joined(found) | {"grad_norm": float(norm), "learning_rate": rate}
+
+    # ---------------------------------------------------------------- the loop
+
+    def train(self, dataset, eval_dataset=None, resume: str | bool = False) -> list[dict]:
+        """Train on rows with prompt and reference (more columns go to the reward); return the log.
+
+        Args:
+            dataset: list of dicts; a prompt is text or a list of chat messages.
+            eval_dataset: in the place of the constructor's.
+            resume: True for the newest checkpoint of output_dir, or a checkpoint's folder.
+
+        Ctrl-C is a normal end: what was trained is saved in final/, as at the end.
+        """
+        rows = usable(dataset, self.policy)
+        self.eval_rows = list(eval_dataset or self.eval_rows)
+        total = self.announce(len(rows))
+        self.schedule.total = total
+        seed_everything(self.cfg.seed)
+        if resume:
+            self.load(resume)
+        self.log = RunLog(self.cfg, self.done if resume else None)
+        self.history: list[dict[str, float]] = []
+        try:
+            self.run(rows, total)
+        except KeyboardInterrupt:
+            print(f"Stopped by Ctrl-C after {self.done} of {total} steps.")
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            self.opt.zero_grad(set_to_none=True)
+            raise MemoryError(f"{memory_advice(self.cfg)}. ({str(error):.100})") from error
+        finally:
+            self.save("final", whole=False)
+            self.log.close()
+        return self.history
+
+    def announce(self, n: int) -> int:
+        """Return the number of optimizer steps; warn of what would never happen in so many."""
+        cfg = self.cfg
+        batches = -(-n // (cfg.prompts_per_step * cfg.gradient_accumulation_steps))
+        total = batches * cfg.inner_steps * cfg.num_train_epochs
+        total = min(total, cfg.max_steps) if cfg.max_steps else total
+        print(f"{n} prompts, {total} optimizer steps")
+        for name in ("logging_steps", "save_steps", "eval_steps"):
+            if getattr(cfg, name) > total:
+                print(f"{name} = {getattr(cfg, name)} is more than the {total} steps there are: "
+                      f"it happens at the end only. Set {name} lower to see more.")
+        if cfg.warmup_steps >= total:
+            print(f"warmup_steps = {cfg.warmup_steps} of {total} steps: the learning rate never "
+                  "reaches its peak")
+        return total
+
+    def run(self, rows: list[dict], total: int) -> None:
+        """Make all optimizer steps that are left."""
+        from tqdm import tqdm
+
+        with tqdm(total=total, initial=self.done, ascii=True, disable=None) as bar:
+            while self.done < total:
+                begun, before = time.perf_counter(), self.done
+                if self.whole:  # your grpo_step: sampling and all inner steps in one call
+                    metrics, rollouts = self.whole(self.next_rows(rows))
+                    self.batch = {"rollouts": rollouts, "inner": self.cfg.inner_steps}
+                else:
+                    if self.batch is None:
+                        self.batch = {"rollouts": self.next_batch(rows), "inner": 0}
+                    metrics = self.update(self.batch["rollouts"])
+                    self.batch["inner"] += 1
+                    self.done += 1
+                self.measure(metrics, len(rows), time.perf_counter() - begun)
+                if self.batch["inner"] == self.cfg.inner_steps:
+                    self.write_completions()
+                    self.batch = None
+                self.after_step(before, total)
+                bar.update(self.done - bar.n)
+
+    def measure(self, metrics: dict[str, float], n: int, seconds: float) -> None:
+        """Add what else can be said of a step to its metrics; keep them until the next log."""
+        rollouts, cfg, place = self.batch["rollouts"], self.cfg, self.place
+        if not self.batch.get("counted"):
+            self.batch["counted"] = True
+            self.tokens += sum(
+                int(r["out"]["mask"].sum() + r["out"]["prompts"]["real"].sum(1)[
+                    r["out"]["prompts"]["row"]].sum()) for r in rollouts)
+        found = metrics | rollout_metrics(rollouts, cfg, self.policy, self.reward_fn)
+        epoch = place["epoch"] + place["row"] / n
+        self.window.append(
+            found | {"num_tokens": self.tokens, "epoch": epoch, "step_time": seconds})
+        if warning := self.collapsed(found, cfg):
+            print(warning)
+
+    def next_rows(self, rows: list[dict]) -> list[dict]:
+        """Return the next prompts_per_step rows of this epoch's order, fewer at its end."""
+        cfg, place = self.cfg, self.place
+        order = list(range(len(rows)))
+        if cfg.shuffle:
+            random.Random(f"{cfg.seed}-{place['epoch']}").shuffle(order)
+        part = order[place["row"] : place["row"] + cfg.prompts_per_step]
+        place["row"] += len(part)
+        if place["row"] >= len(rows):
+            place["epoch"], place["row"] = place["epoch"] + 1, 0
+        return [rows[i] for i in part]
+
+    def next_batch(self, rows: list[dict]) -> list[dict]:
+        """Sample the responses of the next batch; it ends where the epoch ends."""
+        rollouts = []
+        for _ in range(self.cfg.gradient_accumulation_steps):
+            rollouts.append(self.roll_out(self.next_rows(rows)))
+            if self.place["row"] == 0:
+                break
+        return rollouts
+
+    def after_step(self, before: int, total: int) -> None:
+        """Log, evaluate and save where it is time to."""
+        cfg, last = self.cfg, self.done == total
+        found: dict[str, float] = {}
+
+        def due(every: int) -> bool:  # your grpo_step makes several steps at a time
+            return every > 0 and self.done // every > before // every
+
+        if self.eval_rows and (last or due(cfg.eval_steps)):
+            found = {"eval/accuracy": self.evaluate(), "eval/greedy": self.evaluate(greedy=True)}
+            self.tell("on_eval", metrics=found)
+        if last or found or due(cfg.logging_steps):
+            metrics = mean_of(self.window) | found
+            self.window = []
+            self.history.append({"step": self.done} | metrics)
+            self.log.metrics(self.done, metrics)
+        if due(cfg.save_steps) and not last:
+            self.save(f"checkpoint-{self.done}")
+            checkpoints.prune(cfg.output_dir, cfg.save_total_limit)
+        self.tell("on_step_end", step=self.done)
+
+    def write_completions(self) -> None:
+        """Write all responses of the batch that is done with."""
+        rows: list[dict] = []
+        for rollout in self.batch["rollouts"]:
+            ids = hf_backend.response_ids(rollout["out"])
+            parts = rollout["parts"]
+            for i, text in enumerate(rollout["responses"]):
+                reward = float(rollout["rewards"][i])
+                rows.append({
+                    "prompt": rollout["prompts"][i], "completion": text, "ids": ids[i],
+                    "reward": None if reward != reward else reward,
+                    "advantage": float(rollout["adv"][i]),
+                } | {f"rewards/{k}": v[i] for k, v in parts.items()} | {
+                    k: v[i] for k, v in rollout.get("notes", {}).items()})
+        shown = self.cfg.log_completions if self.done % self.cfg.logging_steps == 0 else 0
+        self.log.completions(self.done, rows, shown)
+
+    @torch.no_grad()
+    def evaluate(self, greedy: bool = False) -> float:
+        """Return the mean reward of one response to each evaluation prompt; own random numbers."""
+        rows = usable(self.eval_rows, self.policy)[: self.cfg.eval_samples]
+        generator = torch.Generator(self.policy.device).manual_seed(self.cfg.seed)
+        scores: list[float | None] = []
+        for start in range(0, len(rows), 64):
+            part = rows[start : start + 64]
+            out = hf_backend.sample(
+                self.policy, [r["text"] for r in part], self.cfg.temperature, greedy,
+                generator=generator)
+            names = {k for row in part for k in row} - {"prompt", "text"}
+            columns = {k: [row.get(k) for row in part] for k in names}
+            responses = hf_backend.decode_responses(out)
+            scores += call(self.reward_fn, [r["text"] for r in part], responses, columns).scores
+        known = [s for s in scores if s is not None]
+        return sum(known) / max(1, len(known))
+
+    # ---------------------------------------------------------------- saving
+
+    def save(self, name: str, whole: bool = True) -> None:
+        """Write a checkpoint, or without whole the model alone; a full disk is said, no more."""
+        state = {
+            "step": self.done, "place": self.place, "batch": checkpoints.plain(self.batch),
+            "window": self.window, "tokens": self.tokens, "opt": self.opt.state_dict(),
+            "random": checkpoints.random_state(), "trained": {
+                n: p.detach() for n, p in self.policy.model.named_parameters() if p.requires_grad},
+        }
+        path = f"{self.cfg.output_dir}/{name}"
+        try:
+            checkpoints.save(path, self.policy, state if whole else None)
+            self.tell("on_save", path=path)
+        except OSError as error:
+            print(f"{path} was not saved: {error}. Earlier checkpoints are whole.")
+
+    def load(self, resume: str | bool) -> None:
+        """Go back to where a checkpoint was written."""
+        kept = checkpoints.found(self.cfg.output_dir)
+        if resume is True and not kept:
+            print(f"no checkpoint in {self.cfg.output_dir}: starting at step 0")
+            return
+        state = checkpoints.load_state(kept[-1] if isinstance(resume, bool) else resume)
+        own = dict(self.policy.model.named_parameters())
+        with torch.no_grad():
+            for name, value in state["trained"].items():
+                own[name].copy_(value)
+        self.opt.load_state_dict(state["opt"])
+        self.done, self.place, self.window = state["step"], state["place"], state["window"]
+        self.tokens = state["tokens"]
+        self.batch = checkpoints.as_sampled(state["batch"], self.policy)
+        checkpoints.set_random_state(state["random"])
+        print(f"resumed at step {self.done}")
+
+
+# ============================================================== helpers
+
+
+def seed_everything(seed: int) -> None:
+    """Seed what sampling draws from."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+
+
+def notes_of(metadata: dict[str, Any], n: int) -> dict[str, list]:
+    """Return what a reward noted of each of n responses, as plain text and numbers."""
+    plain = (str, int, float, type(None))
+    return {
+        f"metadata/{k}": [x if isinstance(x, plain) else str(x) for x in v]
+        for k, v in metadata.items() if k != "parts" and isinstance(v, list) and len(v) == n
+    }
