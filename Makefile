@@ -23,10 +23,11 @@ WATCH_LINE = -m tests.watch
 FIGURES_LINE = -m notebooks.figures
 EXPERIMENTS_LINE = -m notebooks.experiments
 BOOK_LINE = -m notebooks.book
+SMOLLM_LINE = -m beyond.smollm_run
 LINT_LINE = -m ruff check .
 CLEAN_LINE = -m tests.install --clean
 
-.PHONY: help setup train test test-mine watch figures experiments book lint clean
+.PHONY: help setup train test test-mine watch figures experiments book smollm lint clean
 
 help:
 	@echo "make setup      makes .venv, installs requirements.txt (also done by train and test)"
@@ -45,6 +46,8 @@ help:
 	@echo "                .venv/bin/python $(EXPERIMENTS_LINE)"
 	@echo "make book       makes a web site of chapter and notebooks that needs no network"
 	@echo "                .venv/bin/python $(BOOK_LINE)"
+	@echo "make smollm     the five functions teach SmolLM2-135M to add (100 MB once, minutes)"
+	@echo "                .venv/bin/python $(SMOLLM_LINE)"
 	@echo "make lint       checks the style of the code (for developers)"
 	@echo "                .venv/bin/python $(LINT_LINE)"
 	@echo "make clean      removes .venv and the caches; runs/ and your work stay"
@@ -76,6 +79,10 @@ experiments: setup
 book:
 	@$(PYTHON) $(SETUP_LINE) --dev
 	$(VENV_PYTHON) $(BOOK_LINE)
+
+smollm: setup
+	$(VENV_PYTHON) -m pip install -q -r beyond/requirements.txt
+	$(VENV_PYTHON) $(SMOLLM_LINE)
 
 lint:
 	@$(PYTHON) $(SETUP_LINE) --dev
