@@ -76,6 +76,8 @@ def test_other_results_give_another_picture():
 def test_chapter_shows_the_alternative_texts():
     chapter = (TOP / "chapter.md").read_text(encoding="utf-8")
     for text, name in figures.IMAGE.findall(chapter):
+        if name.startswith("compare_"):  # drawn by beyond.compare, from its own results
+            continue
         expected = figures.read_json(figures.HERE / f"{name}.json")["alt"]
         assert " ".join(text.split()) == expected, f"python -m notebooks.figures --alt {name}"
 

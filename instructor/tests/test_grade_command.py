@@ -95,7 +95,9 @@ def start(folder, out, *flags):
     """Start the command as a process of its own."""
     command = [sys.executable, "-m", "instructor.grade", str(folder), "--out", str(out)]
     return subprocess.Popen(
-        [*command, *ROOT_FLAG, *flags], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [*command, *ROOT_FLAG, *flags], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        # A shell starts what runs in the background, these tests say, with Ctrl-C switched off.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
