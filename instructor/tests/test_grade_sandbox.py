@@ -168,7 +168,8 @@ IN_TROUBLE = {  # name: (text, tasks that are lost, a word of the messages)
                      {1, 5}, "NameError"),
     "no_banners": (re.sub(r"^# =+.*$", "", SOLUTION, flags=re.M), set(), ""),
     "callable": (SOLUTION + "\nclass K3:\n    own = staticmethod(k3_kl)\n"
-                 "    def __call__(self, *a):\n        return self.own(*a)\nk3_kl = K3()\n",
+                 "    def __call__(self, logp, ref_logp):\n"
+                 "        return self.own(logp, ref_logp)\nk3_kl = K3()\n",
                  set(), ""),
     "methods": (SOLUTION + HELD_ELSEWHERE, set(), ""),
     "magics": ("%matplotlib inline\n!pip install torch\n" + SOLUTION, set(), "SyntaxError"),
