@@ -28,9 +28,6 @@ import syscalls  # noqa: E402
 
 LOAD = 4.0  # seconds for all top-level statements; then the file's other statements go on
 FLOOD = 1 << 20  # characters printed that are worth a word
-# Memory that no process's size shows, and the times of /dev/null and the like: these files are the
-# machine's own, and what is set there can be read in the next task.
-UNSEEN = "memfd_create memfd_secret msgget semget shmat shmget futimesat utime utimensat utimes"
 
 
 def limit():
@@ -192,7 +189,6 @@ def serve(fd):
 
     limit()
     if "LAB15_SANDBOX" in os.environ:
-        syscalls.REFUSED.extend(UNSEEN.split())
         syscalls.restrict()
     tell({"ready": True})
     request = wire.read_all(fd)
