@@ -1,0 +1,135 @@
+"""What beyond.launch.tiny needs besides its loop: flags, Ctrl-C, one line for what is wrong."""
+
+import argparse
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch.distributed as dist
+
+import tinylm
+from beyond.compare_variants import VARIANTS, Variant, resolve
+from beyond.losses import LOSSES
+from beyond.parallel import KINDS, World, start
+from beyond.plugins import TOP
+from tests.labfile import load_lab
+
+NUMBERS = ("iters", "eval_every", "eval_n")  # a run may go on with others of these
+
+
+def default_lab() -> Path:
+    """Return the solutions' lab file, or the student's where there are no solutions."""
+    path = TOP / "solutions" / "lab15_grpo.py"
+    return path if path.exists() else TOP / "lab15_grpo.py"
+
+
+def parse(about: str | None, args: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the flags; those of GRPOConfig are in `cfg`, the row of VARIANTS in `variant`.
+
+    Args:
+        about: the text above the flags in --help.
+        args: the words of the command line; None: sys.argv's.
+
+    Raises:
+        SystemExit: a flag is wrong; argparse has said which.
+        ValueError, OSError: there is no such lab file, loss or setting.
+    """
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add = first.add_argument
+    add("--lab", default=str(default_lab()), metavar="FILE", help="your lab file (the solutions')")
+    add("--loss", default="lab", metavar="NAME",
+        help=f"lab (your grpo_loss), or one of beyond.compare: {', '.join(VARIANTS)}")
+    add("--parallel", default="ddp", choices=KINDS, help="ddp: all weights on every rank; "
+        "fsdp: weights, gradients and Adam's state in parts (ddp)")
+    add("--out", metavar="FOLDER", help="folder for the results (runs/tiny-seedN)")
+    add("--resume", action="store_true", help="go on from the newest checkpoint, if there is one")
+    add("--device", default="cpu", help="cpu (gloo), or cuda (nccl, one GPU a process)")
+    add("--threads", default=1, type=int, help="of each process; more are slower on most CPUs (1)")
+    add("--sft", default=str(Path(tinylm.__file__).resolve().with_name("tinylm_sft.pt")),
+        help=argparse.SUPPRESS)
+    lab = load_lab(first.parse_known_args(args)[0].lab, backend=tinylm)
+    parser = argparse.ArgumentParser(
+        prog="python -m beyond.launch.tiny", description=about, parents=[first],
+        allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in vars(lab.GRPOConfig()).items():
+        kind: dict = {"action": argparse.BooleanOptionalAction}
+        kind = kind if value is True else {"type": type(value)}
+        parser.add_argument("--" + name.replace("_", "-"), help=f"({value})", **kind)
+    flags = parser.parse_args(args)
+    flags.variant = variant_of(flags.loss)
+    given = {k: getattr(flags, k) for k in vars(lab.GRPOConfig()) if getattr(flags, k) is not None}
+    own = {"clip_eps": flags.variant.clip_eps, "beta": flags.variant.beta}
+    flags.cfg = lab.GRPOConfig(**(own | given))
+    flags.out = Path(flags.out or f"runs/tiny-seed{flags.cfg.seed}")
+    flags.resume = flags.resume or restarts() > 0
+    return flags
+
+
+def variant_of(name: str) -> Variant:
+    """Return the row of a --loss.
+
+    Raises:
+        ValueError: there is none, or it needs another loop.
+    """
+    if name != "lab" and name not in VARIANTS and name not in LOSSES:
+        raise ValueError(f"--loss {name!r} is unknown; known: lab, {', '.join(VARIANTS)}")
+    [variant] = resolve(["grpo" if name == "lab" else name], [], [])
+    if variant.overlong or variant.refill:
+        raise ValueError(f"--loss {name} changes rewards or batches: only beyond.compare can")
+    return variant
+
+
+def about(flags: argparse.Namespace) -> dict:
+    """Return what must be the same for a run to go on from a checkpoint."""
+    settings = {k: v for k, v in vars(flags.cfg).items() if k not in NUMBERS}
+    return {"loss": flags.loss, **settings}
+
+
+def restarts() -> int:
+    """Return how often torchrun --max-restarts has started the ranks again."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def fresh_start(device: str) -> World:
+    """Return parallel.start(device), also where torchrun has started the ranks again.
+
+    torchrun keeps one store for all its starts (seen with torch 2.13), in which gloo would find
+    the addresses of the dead ranks. Names of their own keep the starts apart.
+    """
+    if restarts() and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        store, rank, size = next(dist.rendezvous("env://"))
+        store = dist.PrefixStore(f"start{restarts()}", store)
+        backend = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
+        if size > 1:
+            dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+    return start(device)
+
+
+@contextmanager
+def ctrl_c() -> Iterator[list[int]]:
+    """Give a list that is no longer empty after Ctrl-C; a second Ctrl-C ends at once."""
+    def note(number, frame):
+        asked.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def ended(error: Exception, code: int) -> int:
+    """Say what is wrong in one line, and return the exit code.
+
+    Rank 0 says it first. What is wrong on all ranks is then said once: torchrun ends the others as
+    soon as one has left. What is wrong on one rank alone, that rank says.
+    """
+    if int(os.environ.get("RANK", "0")):
+        time.sleep(3)
+    print(error, flush=True)
+    return code

@@ -1,0 +1,200 @@
+"""Your grpo_step, unedited, on several processes: data parallelism in one loop.
+
+    torchrun --standalone --nproc-per-node 2 -m beyond.launch.tiny --lab lab15_grpo.py
+    torchrun --standalone --nproc-per-node 4 -m beyond.launch.tiny --parallel fsdp --loss dapo
+    python -m beyond.launch.tiny               one process: the lab's train_grpo, to the bit
+
+Six things change from train_grpo; each of them stands in one place:
+
+    prompts      all ranks draw the same batch, and each takes whole groups of it      my_part
+    samples      each rank has random numbers of its own                               seed_of
+    loss         is divided by what ALL ranks have of rows, tokens or groups            Share
+    gradients    backward leaves their mean on all ranks, so all make the same step     wrap
+    numbers      are added up as sums and counts; a mean of means would be wrong        over_ranks
+    files        rank 0 evaluates and writes; checkpoints are everybody's               sharded.py
+
+OUT gets the lab's files and checkpoint-N. It goes on from there with --resume, or when torchrun
+--max-restarts 1 has started it again.
+"""
+
+import argparse
+import inspect
+import random
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch.distributed.elastic.multiprocessing.errors import record
+
+import tinylm
+from beyond.compare_variants import functions
+from beyond.launch.flags import about, ctrl_c, ended, fresh_start, parse
+from beyond.launch.sharded import Checkpoints, Policy
+from beyond.parallel import World, gather, my_part, seed_of, stop, total
+from beyond.plugins import load_student
+
+# What each number of grpo_step is a mean over. The loss is one share for each rank.
+UNITS = {"reward": "rows", "loss": "ranks", "kl": "tokens", "clip_frac": "tokens",
+         "frac_zero_signal": "groups", "entropy": "tokens"}
+
+
+class Share:
+    """A loss as this rank's share of the loss of the whole batch, times the number of ranks.
+
+    DDP and FSDP2 leave the MEAN over ranks of the gradients in p.grad, so it is the mean over ranks
+    of what is returned here that must be the loss of the whole batch. A loss that takes its
+    denominator (rows, tokens, groups) is given the whole batch's, divided by the number of ranks.
+    One that takes none, such as your grpo_loss, is a mean over its rows; it is multiplied by the
+    rows here / the average rows of a rank. (bnpo takes none; its token mean is local on purpose.)
+
+    Args:
+        loss: a function with the arguments of grpo_loss.
+        world: the ranks.
+        G: group size.
+    """
+
+    def __init__(self, loss: Callable, world: World, G: int):
+        self.loss, self.world, self.G = loss, world, G
+        self.counts: dict[str, float] = {}  # what this rank had at the last call
+
+    def __call__(self, logp, old_logp, ref_logp, adv, mask, *args, **kwargs):
+        """Return (loss, stats); the stats are of this rank's rows. Every rank must call it."""
+        here = {"rows": len(mask), "tokens": float(mask.sum()), "groups": len(mask) // self.G}
+        a_rank = [n / self.world.size for n in total(self.world, list(here.values()))]  # on average
+        takes = inspect.signature(self.loss).parameters
+        given = {name: n for name, n in zip(here, a_rank) if name in takes}
+        loss, stats = self.loss(logp, old_logp, ref_logp, adv, mask, *args, **kwargs, **given)
+        self.counts = {**here, "ranks": 1}
+        return (loss if given else loss * (len(mask) / a_rank[0])), stats
+
+
+def over_ranks(s: dict[str, float], counts: dict[str, float], world: World) -> dict[str, float]:
+    """Return the statistics of all ranks together: the sum of sums / the sum of counts."""
+    if not world.many:
+        return s  # s * n / n may differ from s in the last bit
+    n = [counts[UNITS[k]] for k in UNITS]
+    sums = total(world, [s[k] * m for k, m in zip(UNITS, n)] + n)
+    return {k: sums[i] / sums[i + len(n)] for i, k in enumerate(UNITS)}
+
+
+def of_all_rewards(advantage: Callable, world: World) -> Callable:
+    """Return an advantage that looks at the whole batch (whitened), whose rewards lie in parts."""
+    def call(rewards, G, *args):
+        parts = gather(world, rewards.tolist())
+        first = sum(map(len, parts[: world.rank]))
+        adv = advantage(rewards.new_tensor(sum(parts, [])), G, *args)
+        return adv[first : first + len(rewards)]
+
+    return call
+
+
+class Run:
+    """What one rank holds: the same on all of them but for `part`, the samples, and the writing.
+
+    Args:
+        flags: of flags.parse.
+        world: the ranks.
+
+    Raises:
+        ValueError, OSError: what is wrong, the same on every rank.
+    """
+
+    def __init__(self, flags: argparse.Namespace, world: World):
+        self.world, self.lab = world, (lab := load_student(flags.lab, tinylm))
+        self.cfg = cfg = lab.GRPOConfig(**vars(flags.cfg))
+        self.part = my_part(world, cfg.prompts_per_iter)
+        model, self.ref = (tinylm.load_or_train_sft(flags.sft).to(world.device) for _ in range(2))
+        self.ref.requires_grad_(False)
+        self.policy = Policy(model, world, flags.parallel)
+        torch.manual_seed(seed_of(cfg.seed, world.rank))
+        self.opt = torch.optim.Adam(self.policy.trained.parameters(), lr=cfg.lr)
+        self.rng = random.Random(cfg.seed)  # the same on all ranks, so they draw the same batch
+        loss, advantage = functions(flags.variant, lab, tinylm.MAX_NEW_TOKENS, cfg.G)
+        lab.grpo_loss = self.share = Share(loss, world, cfg.G)  # grpo_step calls it by name
+        if flags.variant.advantage != "group":  # groups are whole: group_advantages is right as is
+            lab.group_advantages = of_all_rewards(advantage, world)
+        lab.sample = self.policy.sample
+
+        self.hist: dict[str, list] = {k: [] for k in UNITS}
+        self.hist.update(eval_iter=[], acc_sampled=[], acc_greedy=[])
+        self.saved = Checkpoints(flags.out, world, self.policy, self.opt, about(flags))
+        self.hist.update(self.saved.load(flags.resume))
+        for _ in self.hist["loss"]:  # take rng to where it was
+            tinylm.make_batch(cfg.prompts_per_iter, self.rng)
+
+    def step(self, it: int) -> None:
+        """Make one iteration."""
+        lab, cfg = self.lab, self.cfg
+        prompts, answers = (x[self.part] for x in tinylm.make_batch(cfg.prompts_per_iter, self.rng))
+        s = lab.grpo_step(self.policy.trained, self.ref, self.opt, prompts, answers, cfg)
+        s = over_ranks(s, self.share.counts, self.world)
+        self.policy.refresh()
+        lab.stop_if_nan(s, self.policy.whole, cfg, it)  # the same numbers: all ranks stop, or none
+        for k in UNITS:
+            self.hist[k].append(s[k])
+
+    def evaluate(self, it: int) -> None:
+        """Measure the accuracy: rank 0 alone, so that the random numbers hang on no rank."""
+        if self.world.main:
+            self.hist["eval_iter"].append(it)
+            for name, greedy in (("acc_sampled", False), ("acc_greedy", True)):
+                self.hist[name].append(
+                    tinylm.accuracy(self.policy.whole, n=self.cfg.eval_n, greedy=greedy))
+
+
+def train(run: Run, out: Path | None) -> None:
+    """Train as lab.train_grpo does.
+
+    Args:
+        run: this rank's.
+        out: where the lab's files go, on rank 0; None on the others.
+
+    Raises:
+        FloatingPointError: NaN; on all ranks in the same iteration.
+    """
+    cfg, world, hist = run.cfg, run.world, run.hist
+    with ctrl_c() as asked, run.lab.saving(cfg, run.policy.whole, hist, out) as (save, tqdm):
+        if not hist["loss"]:
+            run.evaluate(0)
+        left = range(len(hist["loss"]) + 1, cfg.iters + 1)
+        for it in tqdm(left, leave=False, disable=None if world.main else True):
+            run.step(it)
+            [leave] = total(world, [len(asked)])  # a rank that leaves alone leaves others waiting
+            if it % cfg.eval_every == 0 or it == cfg.iters or leave:
+                run.evaluate(it)
+                run.saved.save(it, hist)
+                save()
+                if world.main:
+                    shown = [f"{k} {v[-1]:.3f}" for k, v in hist.items() if k != "eval_iter"]
+                    tqdm.write(f"iter {it:4d} {' '.join(shown)}")
+            if leave:
+                break
+
+
+@record  # torchrun shows the traceback of the rank that failed
+def main(args: Sequence[str] | None = None) -> int:
+    """Train; return the exit code."""
+    world = World()
+    try:
+        flags = parse(__doc__, args)
+        torch.set_num_threads(flags.threads)
+        world = fresh_start(flags.device)
+        run = Run(flags, world)
+    except (ValueError, OSError) as error:
+        return ended(error, 2)
+    try:
+        train(run, flags.out if world.main else None)
+        if world.main:
+            done = len(run.hist["loss"])
+            rest = f" (stopped after {done} iterations; --resume goes on)" * (done < run.cfg.iters)
+            print(f"{flags.out}{rest}: {run.lab.verdict(run.cfg, run.hist)}")
+    except FloatingPointError as error:
+        return ended(error, 1)
+    finally:
+        stop(world)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
