@@ -11,7 +11,8 @@ _HOMES = {
     "GRPOTrainer": "trainer", "GRPOConfig": "config",
     **dict.fromkeys(
         ("BaseReward", "RewardOutput", "ExactMatchReward", "NumericReward", "FormatReward",
-         "ThinkTagReward", "LengthPenaltyReward", "CompositeReward"), "rewards"),
+         "ThinkTagReward", "LengthPenaltyReward", "CompositeReward",
+         "ReasoningGymReward"), "rewards"),
     **dict.fromkeys(
         ("format_prompt", "extract_answer", "load_gsm8k", "load_gsm8k_mock"), "data"),
 }

@@ -6,14 +6,20 @@ they are kept and handed to reward functions that name them.
 
 import json
 import random
-import re
 import warnings
 from pathlib import Path
 from typing import Any
 
+from beyond.answers import clean_number, extract_answer
+
+__all__ = [
+    "as_row", "as_text", "clean_number", "extract_answer", "format_prompt", "gsm8k_answer",
+    "is_chat", "load_gsm8k", "load_gsm8k_mock", "load_reasoning_gym", "load_rows", "load_sums",
+    "usable",
+]
+
 Row = dict[str, Any]
 
-NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+)?|[-+]?\.\d+"
 REFERENCES = ("reference", "answer", "target", "solution")  # the first of them that a row has
 PROMPTS = ("prompt", "question", "problem")
 
@@ -27,28 +33,6 @@ def format_prompt(question: str) -> str:
         "Work out the following problem one step at a time. End with a line of its own that "
         f"reads Answer: and then only the number.\n\nProblem: {question.strip()}\n\nSolution:"
     )
-
-
-def clean_number(text: str) -> str | None:
-    """Return the last number in a text as digits: "$1,234.50 a day" gives "1234.50"."""
-    found = re.findall(NUMBER, text)
-    return re.sub(r"[,\s]", "", found[-1]).removeprefix("+") if found else None
-
-
-def extract_answer(text: str) -> str | None:
-    r"""Return the final answer of a solution, or None if there is none.
-
-    In this order: what follows the last "Answer:" on its line (a number in it as plain digits,
-    else the words); the last \boxed{...}; the last number of the text.
-    """
-    lines = re.findall(r"\banswer\s*(?:is\b|:|=)[ \t]*([^\n]*)", text, re.I)
-    boxed = re.findall(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}", text)
-    for found in ([line.strip(" \t*`'\".$") for line in lines], boxed):
-        if found and found[-1]:
-            first = re.search(NUMBER, found[-1])
-            latex = "\\" in found[-1] and "boxed" not in found[-1]
-            return clean_number(first[0]) if first and not latex else found[-1].strip()
-    return clean_number(text)
 
 
 def gsm8k_answer(solution: str) -> str:
@@ -66,7 +50,7 @@ def gsm8k_answer(solution: str) -> str:
 
 def is_chat(prompt: Any) -> bool:
     """Return whether a prompt is a list of messages with role and content."""
-    return isinstance(prompt, list) and all(
+    return isinstance(prompt, list) and bool(prompt) and all(
         isinstance(m, dict) and {"role", "content"} <= set(m) for m in prompt
     )
 
@@ -75,7 +59,8 @@ def as_text(prompt: Any, tokenizer) -> str:
     """Return a prompt as the text that the model reads; messages by the chat template.
 
     Raises:
-        ValueError: messages, but the tokenizer has no chat template; or neither text nor messages.
+        ValueError: messages, but the tokenizer has no chat template, or one that refuses them (some
+            know no system prompt); or neither text nor messages.
     """
     if isinstance(prompt, str):
         return prompt
@@ -86,7 +71,12 @@ def as_text(prompt: Any, tokenizer) -> str:
             "the prompts are messages (role, content), but this tokenizer has no chat template: "
             "give prompts as text, or take an instruction-tuned model"
         )
-    return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    try:
+        return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # jinja2's, or what a template raises by itself
+        roles = ", ".join(str(m["role"]) for m in prompt)
+        raise ValueError(f"the tokenizer's chat template refuses messages with the roles {roles}: "
+                         f"{type(error).__name__}: {error}") from None
 
 
 def usable(dataset, policy) -> list[Row]:
@@ -98,22 +88,31 @@ def usable(dataset, policy) -> list[Row]:
     Raises:
         ValueError: nothing is left, or some prompts are messages and some are texts.
     """
-    rows, long = [], 0
+    rows, long, limit = [], 0, policy.longest_prompt
     for i, raw in enumerate(dataset):
         row = as_row(raw, f"row {i}")
         chat = is_chat(row["prompt"])
         if policy.chat not in (None, chat):
             raise ValueError(f"row {i}: some prompts are messages, some are texts; give one kind")
         policy.chat, policy.add_special_tokens = chat, policy.add_special_tokens and not chat
-        row["text"] = as_text(row["prompt"], policy.tokenizer)
-        ids = policy.tokenizer(row["text"], add_special_tokens=policy.add_special_tokens)
-        if len(ids["input_ids"]) > policy.max_prompt_tokens:
+        try:
+            row["text"] = as_text(row["prompt"], policy.tokenizer)
+        except ValueError as error:
+            raise ValueError(f"row {i}: {error}") from None
+        ids = policy.token_ids(row["text"])
+        if not ids:
+            raise ValueError(f"row {i}: the tokenizer makes no token of {row['text']!r:.60}")
+        if len(ids) > limit:
             long += 1
         else:
             rows.append(row)
     if long:
-        print(f"{long} of {len(rows) + long} prompts have more than {policy.max_prompt_tokens} "
-              "tokens and are left out; raise max_prompt_tokens to keep them")
+        advice = "raise max_prompt_tokens to keep them"
+        if limit < policy.max_prompt_tokens:
+            advice = (f"the model has {policy.positions} positions, {policy.max_new_tokens} of "
+                      "them for max_new_tokens")
+        print(f"{long} of {len(rows) + long} prompts have more than {limit} tokens and are left "
+              f"out; {advice}")
     if not rows:
         raise ValueError("there is no prompt to train on")
     return rows
@@ -138,19 +137,35 @@ def as_row(raw: Any, where: str) -> Row:
 
 
 def read_rows(path: str | Path) -> list[tuple[str, Any]]:
-    """Return (place, what is there) of a JSONL or parquet file; a broken line is an exception."""
+    """Return (place, what is there) of a JSONL, JSON or parquet file; for a broken line its error.
+
+    Raises:
+        OSError: it cannot be read, or is parquet and pyarrow is not installed.
+    """
     path = Path(path)
     if path.suffix == ".parquet":
-        import pandas
-
-        table = pandas.read_parquet(path)
-        return [(f"{path} row {i}", row) for i, row in enumerate(table.to_dict("records"), 1)]
+        try:
+            from pyarrow import ArrowException, parquet
+        except ImportError:
+            raise OSError(f"{path} needs pyarrow: pip install pyarrow") from None
+        try:
+            table = parquet.read_table(str(path)).to_pylist()
+        except ArrowException as error:
+            raise OSError(f"{path} is no parquet file: {error}") from None
+        return [(f"{path} row {i}", row) for i, row in enumerate(table, 1)]
+    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # a byte order mark
+    if path.suffix == ".json" and data.lstrip().startswith(b"["):
+        try:
+            return [(f"{path} item {i}", row) for i, row in enumerate(json.loads(data), 1)]
+        except ValueError as error:
+            return [(f"{path}", error)]
     found: list[tuple[str, Any]] = []
-    for i, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+    # Split at line feeds alone: JSON strings may hold what splitlines takes for an end of line.
+    for i, line in enumerate(data.split(b"\n"), 1):
         if line.strip():
             try:
-                found.append((f"{path} line {i}", json.loads(line)))
-            except ValueError as error:
+                found.append((f"{path} line {i}", json.loads(line.decode("utf-8"))))
+            except (ValueError, RecursionError) as error:
                 found.append((f"{path} line {i}", error))
     return found
 
@@ -165,8 +180,10 @@ def load_rows(path: str | Path, max_samples: int | None = None, make=as_row) -> 
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no row is left.
+        ValueError: no row is left, or max_samples is below 1.
     """
+    if max_samples is not None and max_samples < 1:
+        raise ValueError(f"max_samples = {max_samples} is not possible; give 1 or more, or None")
     rows: list[Row] = []
     broken: list[str] = []
     for where, raw in read_rows(path):
@@ -289,8 +306,12 @@ def load_sums(n: int = 100, digits: int = 1, seed: int = 0) -> list[Row]:
 def load_reasoning_gym(name: str, n: int = 100, seed: int = 0) -> list[Row]:
     """Return n problems of a reasoning-gym task, such as "chain_sum".
 
+    Their prompts ask for a line "Answer: ..."; rewards.ReasoningGymReward scores them as the task
+    itself does, which knows of several right answers and of partly right ones.
+
     Raises:
         OSError: the package is not installed.
+        ValueError: it has no such task.
     """
     try:
         import reasoning_gym
@@ -298,7 +319,13 @@ def load_reasoning_gym(name: str, n: int = 100, seed: int = 0) -> list[Row]:
         raise OSError(
             f"the task {name!r} needs reasoning-gym: pip install reasoning-gym"
         ) from None
+    try:
+        task = reasoning_gym.create_dataset(name, size=n, seed=seed)
+    except Exception as error:
+        raise ValueError(f"reasoning-gym cannot make {n} problems of {name!r}: {error}") from None
+    ask = "End with a line that reads Answer: and then only the answer."
     return [
-        {"prompt": format_prompt(entry["question"]), "reference": str(entry["answer"])}
-        for entry in reasoning_gym.create_dataset(name, size=n, seed=seed)
+        {"prompt": f"{entry['question'].strip()}\n\n{ask}\n\nSolution:",
+         "reference": str(entry["answer"]), "task": name, "entry": entry}
+        for entry in task
     ]

@@ -51,16 +51,18 @@ def encode(policy: Policy, prompts: list[str]) -> dict[str, torch.Tensor]:
     if isinstance(prompts, str) or not prompts:
         raise ValueError(f"prompts must be a list of at least one string, got {prompts!r:.80}")
     different = list(dict.fromkeys(prompts))
-    rows = [
-        policy.tokenizer(p, add_special_tokens=policy.add_special_tokens)["input_ids"]
-        for p in different
-    ]
+    rows = [policy.token_ids(p) for p in different]
     for text, row in zip(different, rows):
-        if not row or len(row) > policy.max_prompt_tokens:
+        if not row or len(row) > policy.longest_prompt:
             raise ValueError(
                 f"prompt {text!r:.60} has {len(row)} tokens; allowed are 1 to "
-                f"{policy.max_prompt_tokens}: shorten it, or raise max_prompt_tokens"
+                f"{policy.longest_prompt}: shorten it, or raise max_prompt_tokens (now "
+                f"{policy.max_prompt_tokens}; the model has {policy.positions} positions)"
             )
+        if max(row) >= policy.vocabulary:
+            raise ValueError(f"prompt {text!r:.60} has the token id {max(row)}, and the model "
+                             f"knows ids below {policy.vocabulary}: "
+                             "model.resize_token_embeddings(len(tokenizer))")
     L = max(len(row) for row in rows)
     ids = [[policy.pad_id] * (L - len(row)) + row for row in rows]
     real = [[0] * (L - len(row)) + [1] * len(row) for row in rows]
@@ -89,7 +91,14 @@ def _read_prompts(policy: Policy, prompts: dict, hidden: bool = False):
 
 def _draw(logits: torch.Tensor, generator) -> torch.Tensor:
     """Return one token a row, drawn from the softmax."""
-    return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(1)
+    try:
+        return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(1)
+    except RuntimeError:
+        if logits.isfinite().all():
+            raise
+        raise FloatingPointError("the model's logits are NaN or infinite: its weights are broken. "
+                                 "Go back to an earlier checkpoint and lower learning_rate"
+                                 ) from None
 
 
 @torch.no_grad()
@@ -105,11 +114,12 @@ def sample(policy, prompts, temperature=1.0, greedy=False, max_new_tokens=None, 
         generator: a torch.Generator on the policy's device, or None for the global one.
 
     Returns tinylm's dict ("ids" (B, L + T), "prompt_len" L, "mask" (B, T) 1.0 up to and including
-    the end token), and what scoring needs: "prompts", "temperature", "tokenizer", "ends"; also
-    "entropy" (B, T) and "state", which says from which policy and weights it was sampled.
+    the end token), and what scoring needs: "prompts", "temperature", "tokenizer", "ends", "stop";
+    also "entropy" (B, T) and "state", which says from which policy and weights it was sampled.
 
     Raises:
         ValueError: temperature or max_new_tokens out of range, or prompts that encode rejects.
+        FloatingPointError: the model's logits are NaN.
     """
     limit = policy.max_new_tokens if max_new_tokens is None else max_new_tokens
     if not temperature > 0 or limit < 1:
@@ -118,38 +128,64 @@ def sample(policy, prompts, temperature=1.0, greedy=False, max_new_tokens=None, 
             f"{temperature} and {limit}"
         )
     known = encode(policy, prompts)
-    row, ends = known["row"], torch.tensor(sorted(policy.ends), device=policy.device)
-    real, tokens, mask, entropy = known["real"][row], [], [], []
-    done = torch.zeros(len(row), dtype=torch.bool, device=policy.device)
-    with policy.casting():
-        last, cache = _read_prompts(policy, known)
-        last = last[row]  # (B, V)
-        while True:
-            scaled = last.float() / temperature
-            entropy.append(_entropy(scaled, None))
-            token = scaled.argmax(-1) if greedy else _draw(scaled, generator)
-            mask.append(~done)
-            tokens.append(token.masked_fill(done, policy.pad_id))
-            done = done | torch.isin(token, ends)
-            if len(tokens) == limit or done.all():
-                break
-            real = torch.cat([real, mask[-1].long().unsqueeze(1)], 1)
-            place = positions(real)[:, -1:]
-            out = policy.model(
-                tokens[-1].unsqueeze(1), attention_mask=real, position_ids=place, cache=cache
-            )
-            last = out.logits[:, -1]
+    L = known["ids"].shape[1]
+    if policy.positions is not None and L + limit > policy.positions:
+        raise ValueError(f"a prompt of {L} tokens and max_new_tokens = {limit} are more than the "
+                         f"model's {policy.positions} positions")
+    checkpointing = policy.checkpointing()
+    if checkpointing:  # models that do keep no cache in training mode
+        policy.model.eval()
+    try:
+        with policy.casting():
+            tokens, mask, entropy = _responses(policy, known, temperature, greedy, limit, generator)
+    finally:
+        if checkpointing:
+            policy.model.train()
     return {
-        "ids": torch.cat([known["ids"][row], torch.stack(tokens, 1)], 1),
-        "prompt_len": known["ids"].shape[1],
-        "mask": torch.stack(mask, 1).float(),
+        "ids": torch.cat([known["ids"][known["row"]], tokens], 1),
+        "prompt_len": L,
+        "mask": mask.float(),
         "prompts": known,
         "temperature": float(temperature),
         "tokenizer": policy.tokenizer,
         "ends": policy.ends,
-        "entropy": torch.stack(entropy, 1),
+        "stop": policy.stop,
+        "entropy": entropy,
         "state": policy.state(),
     }
+
+
+def _responses(policy, known, temperature, greedy, limit, generator):
+    """Return the sampled ids, whether each is real, and the entropy where it was drawn, (B, T).
+
+    Rows that have ended are taken out of the batch when they are half of it or more. Random
+    numbers are drawn for all rows nevertheless, so that a row's do not depend on the others.
+    """
+    row, ends = known["row"], torch.tensor(sorted(policy.ends), device=policy.device)
+    real, tokens, mask, entropy = known["real"][row], [], [], []
+    done = torch.zeros(len(row), dtype=torch.bool, device=policy.device)
+    at = torch.arange(len(row), device=policy.device)  # the rows that the cache still has
+    last, cache = _read_prompts(policy, known)
+    last = last[row].float()  # (B, V)
+    while True:
+        scaled = last / temperature
+        entropy.append(_entropy(scaled, None))
+        token = scaled.argmax(-1) if greedy else _draw(scaled, generator)
+        mask.append(~done)
+        tokens.append(token.masked_fill(done, policy.pad_id))
+        done = done | torch.isin(token, ends)
+        left = len(row) - int(done.sum())
+        if len(tokens) == limit or not left:
+            return (torch.stack(x, 1) for x in (tokens, mask, entropy))
+        real = torch.cat([real, mask[-1].long().unsqueeze(1)], 1)
+        if 2 * left <= len(at):
+            keep = (~done[at]).nonzero().squeeze(1)
+            cache.batch_select_indices(keep)
+            at = at[keep]
+        seen = real[at]
+        out = policy.model(tokens[-1][at].unsqueeze(1), attention_mask=seen, cache=cache,
+                           position_ids=positions(seen)[:, -1:])
+        last = last.index_copy(0, at, out.logits[:, -1].float())
 
 
 def response_ids(out) -> list[list[int]]:
@@ -175,9 +211,18 @@ def rows_of(out, at: torch.Tensor) -> dict:
 
 
 def decode_responses(out):
-    """Return the B responses as strings, without the end token and other special tokens."""
-    rows = [r[:-1] if r and r[-1] in out["ends"] else r for r in response_ids(out)]
-    return out["tokenizer"].batch_decode(rows, skip_special_tokens=True)
+    """Return the B responses as strings, without the end token and other special tokens.
+
+    Of an end token that has more text than the policy's stop, what is before the stop is kept.
+    """
+    whole, stop = response_ids(out), out.get("stop")
+    rows = [r[:-1] if r and r[-1] in out["ends"] else r for r in whole]
+    texts = out["tokenizer"].batch_decode(rows, skip_special_tokens=True)
+    if not stop:
+        return texts
+    longer = out["tokenizer"].batch_decode(whole, skip_special_tokens=True)
+    cuts = [b.find(stop, len(a)) for a, b in zip(texts, longer)]
+    return [a if cut < 0 else b[:cut] for a, b, cut in zip(texts, longer, cuts)]
 
 
 # ============================================================== scoring
@@ -290,7 +335,7 @@ def make_batch(n, rng):
 
 def reward(response, answer):
     """Return 1.0 if the response is the answer, blanks around it aside, else 0.0."""
-    return 1.0 if response.strip() == answer else 0.0
+    return 1.0 if response.strip() == str(answer) else 0.0
 
 
 def accuracy(policy, n=200, greedy=False, seed=0):

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import re
 import weakref
 from typing import Any
 
@@ -28,22 +29,52 @@ def pad_id_of(tokenizer, ends: set[int], vocabulary: int) -> int:
 
 
 def tokens_with(tokenizer, text: str, vocabulary: int) -> set[int]:
-    """Return the ids of all tokens in whose text this text occurs."""
+    """Return the ids of all tokens in whose text this text occurs.
+
+    Raises:
+        ValueError: the text is empty, or no single token has it.
+    """
     decoded = tokenizer.batch_decode([[i] for i in range(min(len(tokenizer), vocabulary))])
-    return {i for i, token in enumerate(decoded) if text in token}
+    found = {i for i, token in enumerate(decoded) if text and text in token}
+    if not found:
+        raise ValueError(f"stop = {text!r}: no token has this text in it, so nothing would end "
+                         "there; give a shorter one, such as its first character")
+    return found
 
 
 def _no_dropout(model: nn.Module) -> None:
-    """Switch dropout off for good: with it the ratio of two scorings is not 1.
+    """Switch off for good whatever draws while training: the ratio of two scorings must be 1.
 
-    eval() alone would not do: gradient checkpointing works in training mode only.
+    eval() alone would not do: gradient checkpointing works in training mode only. Besides modules,
+    models keep rates as plain numbers, in modules or only in their config: hidden_dropout,
+    layerdrop, router_jitter_noise.
     """
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        for name in ("attention_dropout", "attn_dropout", "dropout", "dropout_p"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, 0.0)
+    modules = list(model.modules())
+    configs = {id(c): c for m in modules if (c := getattr(m, "config", None)) is not None}
+    for thing in (*modules, *configs.values()):
+        if isinstance(thing, nn.Dropout):
+            thing.p = 0.0
+        for name, value in list(vars(thing).items()) if hasattr(thing, "__dict__") else ():
+            if isinstance(value, float) and re.search("drop|jitter", name):
+                setattr(thing, name, 0.0)
+
+
+def _fits(model: Any, tokenizer) -> None:
+    """Raise a ValueError if this is no causal LM with a tokenizer."""
+    kind = type(model).__name__
+    if tokenizer is None:
+        raise ValueError(f"{kind} needs its tokenizer: AutoTokenizer.from_pretrained(...)")
+    config = getattr(model, "config", None)
+    if getattr(config, "is_encoder_decoder", False) or model.get_output_embeddings() is None:
+        raise ValueError(f"{kind} is no causal language model with a head; load it with "
+                         "AutoModelForCausalLM")
+
+
+def _ends_prompts(tokenizer) -> bool:
+    """Return whether the tokenizer puts an end token behind every text (add_eos_token)."""
+    bare, eos = tokenizer("")["input_ids"], tokenizer.eos_token_id
+    alone = len(bare) == 1 and eos == tokenizer.bos_token_id  # then it is the beginning
+    return bool(bare) and bare[-1] == eos and not alone
 
 
 class Policy(nn.Module):
@@ -75,6 +106,7 @@ class Policy(nn.Module):
         add_special_tokens: bool = True,
     ):
         super().__init__()
+        _fits(model, tokenizer)
         if min(max_new_tokens, max_prompt_tokens) < 1:
             raise ValueError("max_new_tokens and max_prompt_tokens must be at least 1")
         self.model, self.tokenizer = model, tokenizer
@@ -90,9 +122,33 @@ class Policy(nn.Module):
         if not self.ends:
             raise ValueError("no end: the tokenizer has no EOS; give stop, a text such as '\\n'")
         self.pad_id = pad_id_of(tokenizer, self.ends, self.vocabulary)
+        self.ends_prompts = _ends_prompts(tokenizer)
         self.chat: bool | None = None  # whether its prompts are messages; data.usable finds out
         _no_dropout(model)
+        self._has_room()
         self.plain_head = _head_is_plain(self)
+        _keeps_a_cache(self)
+
+    def _has_room(self) -> None:
+        """Raise a ValueError if the model has no positions left for a prompt."""
+        config = getattr(self.model, "config", None)
+        known = getattr(config, "max_position_embeddings", None)
+        self.positions: int | None = known if known and known > 0 else None  # -1: no limit
+        if self.positions is not None and self.max_new_tokens >= self.positions:
+            raise ValueError(f"max_new_tokens = {self.max_new_tokens}: the model has "
+                             f"{self.positions} positions for prompt and response together")
+
+    @property
+    def longest_prompt(self) -> int:
+        """The longest prompt allowed: max_prompt_tokens, and room for max_new_tokens after it."""
+        if self.positions is None:
+            return self.max_prompt_tokens
+        return min(self.max_prompt_tokens, self.positions - self.max_new_tokens)
+
+    def token_ids(self, text: str) -> list[int]:
+        """Return a prompt's ids, with BOS if the tokenizer adds one, without an end token."""
+        ids = self.tokenizer(text, add_special_tokens=self.add_special_tokens)["input_ids"]
+        return ids[:-1] if self.ends_prompts and self.add_special_tokens else ids
 
     @property
     def device(self) -> torch.device:
@@ -106,8 +162,10 @@ class Policy(nn.Module):
         return torch.autocast(self.device.type, self.autocast)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return the (B, S, V) logits as TinyLM does; rows are padded with pad_id."""
-        real = (ids != self.pad_id).long()
+        """Return the (B, S, V) logits as TinyLM does; rows are padded at both ends with pad_id."""
+        token = (ids != self.pad_id).long()
+        # Between the first and the last other token pad_id is text: some have no id to spare.
+        real = (token.cumsum(1) * token.flip(1).cumsum(1).flip(1)).clamp(max=1)
         with self.casting():
             return self.model(ids, attention_mask=real, position_ids=positions(real)).logits
 
@@ -148,14 +206,39 @@ def positions(real: torch.Tensor) -> torch.Tensor:
 def _head_is_plain(policy: Policy) -> bool:
     """Return whether logits are just the head's product with the last hidden state.
 
-    Some models scale or cap their logits; theirs must be asked for.
+    Some models scale or cap their logits; theirs must be asked for. A cap shows in large logits
+    only, so the head's product is made large for this comparison.
     """
-    if not hasattr(policy.model, "get_decoder"):
-        return False
+    head = policy.model.get_output_embeddings()
+    decoder = policy.model.get_decoder() if hasattr(policy.model, "get_decoder") else None
     ids = torch.tensor([[policy.pad_id, min(policy.ends)]], device=policy.device)
-    hidden = policy.model.get_decoder()(ids).last_hidden_state
-    ours = policy.model.get_output_embeddings()(hidden)
-    return torch.allclose(ours, policy.model(ids).logits, rtol=1e-3, atol=1e-4)
+    hidden = getattr(decoder and decoder(ids), "last_hidden_state", None)
+    if hidden is None or hidden.shape[-1] != head.weight.shape[-1]:
+        return False
+    ours = head(hidden)
+    large = 1000 / float(ours.abs().max().clamp(min=1e-6))
+    hook = head.register_forward_hook(lambda module, inputs, logits: logits * large)
+    try:
+        whole = policy.model(ids).logits
+    finally:
+        hook.remove()
+    return torch.allclose(ours * large, whole, rtol=1e-3, atol=0.1)
+
+
+@torch.no_grad()
+def _keeps_a_cache(policy: Policy) -> None:
+    """Raise a ValueError if the rows of a group cannot share what was computed for their prompt."""
+    ids = torch.tensor([[policy.pad_id, min(policy.ends)]], device=policy.device)
+    training = policy.model.training
+    policy.model.eval()  # with gradient checkpointing, models keep no cache while they train
+    try:
+        policy.model(ids, use_cache=True).cache.batch_select_indices(ids.new_tensor([0]))
+    except AttributeError:
+        raise ValueError(f"{type(policy.model).__name__} keeps no cache of keys and values that "
+                         "rows can share (state-space and linear attention do not); take a model "
+                         "with attention in every layer") from None
+    finally:
+        policy.model.train(training)
 
 
 def only_last(model: Any) -> dict:

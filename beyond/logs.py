@@ -14,6 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from beyond.checkpoints import found
 from beyond.measures import MAX, MIN
 
 Metrics = dict[str, float]
@@ -24,6 +25,24 @@ def needs(package: str, setting: str) -> None:
     """Raise a ValueError if a package that a setting needs is not installed."""
     if importlib.util.find_spec(package) is None:
         raise ValueError(f"{setting} needs {package}: pip install {package}, or switch it off")
+
+
+def put_aside(folder: Path, paths: list[Path]) -> None:
+    """Move checkpoints that a run does not go on from, and logs, to folder/earlier-N.
+
+    Among the run's own they would be the newest: a resume would go on from them. Without such
+    checkpoints nothing is moved.
+    """
+    if not any(path.is_dir() for path in paths):
+        return
+    n = 1 + sum(1 for _ in folder.glob("earlier-*"))
+    aside = folder / f"earlier-{n}"
+    aside.mkdir()
+    for path in paths:
+        if path.exists():
+            path.rename(aside / path.name)
+    print(f"{folder} had checkpoints that this run does not go on from: they are in {aside.name} "
+          "now")
 
 
 def mean_of(metrics: Iterable[Metrics]) -> Metrics:
@@ -45,8 +64,9 @@ class RunLog:
 
     Args:
         cfg: the GRPOConfig.
-        resumed_at: the step a resume starts from, or None for a new run. Lines of later steps,
-            written before the run was killed, are taken out: no step is there twice.
+        resumed_at: the step a resume starts from, or None for a new run. Checkpoints of later
+            steps are put aside. Lines of later steps, written before the run was killed, are
+            taken out: no step is there twice.
 
     Raises:
         ValueError: a tool is asked for that is not installed.
@@ -56,10 +76,12 @@ class RunLog:
         self.folder = Path(cfg.output_dir)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.paths = {n: self.folder / f"{n}.jsonl" for n in ("training_log", "completions")}
+        later = [p for p in found(self.folder) if int(p.name.split("-")[1]) > (resumed_at or 0)]
+        put_aside(self.folder, later + (list(self.paths.values()) if resumed_at is None else []))
         for path in self.paths.values():
             self._cut(path, 0 if resumed_at is None else resumed_at)
         self.writer: Any = None
-        self.run: Any = None
+        self.runs: list[Any] = []
         if cfg.tensorboard:
             needs("tensorboard", "tensorboard")
             from torch.utils.tensorboard import SummaryWriter
@@ -67,14 +89,14 @@ class RunLog:
             self.writer = SummaryWriter(
                 str(self.folder / "tensorboard"), purge_step=(resumed_at or 0) + 1
             )
-        tool = "wandb" if cfg.use_wandb else "trackio" if cfg.use_trackio else None
-        if tool:
+        asked = {"wandb": cfg.use_wandb, "trackio": cfg.use_trackio}
+        for tool in [name for name, wanted in asked.items() if wanted]:
             needs(tool, f"use_{tool}")
             settings = {"project": cfg.wandb_project, "name": cfg.wandb_run_name}
             if tool == "wandb":
                 settings["dir"] = str(self.folder)
-            self.run = importlib.import_module(tool)
-            self.run.init(**settings, config=vars(cfg))
+            self.runs.append(importlib.import_module(tool))
+            self.runs[-1].init(**settings, config=vars(cfg))
 
     @staticmethod
     def _cut(path: Path, last: int) -> None:
@@ -86,7 +108,7 @@ class RunLog:
             try:
                 if json.loads(line)["step"] <= last:
                     kept.append(line + "\n")
-            except (ValueError, KeyError):
+            except (ValueError, KeyError, TypeError):
                 continue
         temporary = path.with_suffix(".tmp")
         temporary.write_text("".join(kept), encoding="utf-8")
@@ -103,8 +125,8 @@ class RunLog:
             for name, value in metrics.items():
                 self.writer.add_scalar(name, value, step)
             self.writer.flush()
-        if self.run:
-            self.run.log(metrics, step=step)
+        for run in self.runs:
+            run.log(metrics, step=step)
         if show:
             parts = [f"{n} {metrics[n]:.4g}" for n in SHOWN if n in metrics]
             tqdm.write(f"step {step} | " + " | ".join(parts))
@@ -119,8 +141,8 @@ class RunLog:
         """Finish what other tools keep open."""
         if self.writer:
             self.writer.close()
-        if self.run:
-            self.run.finish()
+        for run in self.runs:
+            run.finish()
 
 
 def table(rows: list[dict]) -> str:

@@ -26,6 +26,20 @@ def add_lora(model, rank: int):
     return get_peft_model(model, settings)
 
 
+def trained_in_full(model, cfg: GRPOConfig) -> None:
+    """Bring weights that will be trained to float32, and say so.
+
+    from_pretrained keeps the file's type, often bfloat16. Its numbers lie 1/256 apart or more: most
+    steps of a learning rate such as 1e-5 would be rounded to nothing.
+    """
+    small = [p for p in model.parameters()
+             if p.requires_grad and p.dtype in (torch.bfloat16, torch.float16)]
+    if small and not cfg.lora_rank:
+        print(f"the weights are {str(small[0].dtype).removeprefix('torch.')}, which rounds small "
+              "steps away: they are trained in float32. To save memory: bf16, lora_rank")
+        model.float()
+
+
 def policy_of(model, tokenizer, cfg: GRPOConfig) -> Policy:
     """Return the policy of a model with the settings of a config.
 
@@ -37,6 +51,7 @@ def policy_of(model, tokenizer, cfg: GRPOConfig) -> Policy:
             model = model.to(cfg.device)
         except (RuntimeError, AssertionError) as error:
             raise ValueError(f"device {cfg.device!r}: {str(error).splitlines()[0]}") from None
+    trained_in_full(model, cfg)
     if cfg.gradient_checkpointing:
         model.gradient_checkpointing_enable()
         model.enable_input_require_grads()
@@ -63,9 +78,10 @@ def load_policy(path: str | Path, cfg: GRPOConfig) -> Policy:
     try:
         model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a cut-off file, a missing package: each has its own exception
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise OSError(
-            f"{path} cannot be loaded ({str(error).splitlines()[0]:.100}). Give a folder made by "
+            f"{path} cannot be loaded ({why:.100}). Give a folder made by "
             "save_pretrained. Without network: python -m beyond.smollm says how to bring a model"
         ) from None
     return policy_of(model, tokenizer, cfg)

@@ -28,29 +28,47 @@ def read(folder: str | Path) -> dict[str, list[tuple[float, float]]]:
     """Return metric -> [(step, value)] of a run, with TRL's names whoever wrote it.
 
     Raises:
-        OSError: it is no run, or cannot be read.
+        OSError: it is no run, has logged nothing yet, or cannot be read.
     """
     folder = Path(folder)
-    series: dict[str, list[tuple[float, float]]] = {}
     if (folder / "training_log.jsonl").is_file():
-        text = (folder / "training_log.jsonl").read_text(encoding="utf-8")
-        for line in text.splitlines():
-            try:
-                entry = json.loads(line)
-            except ValueError:  # the last line of a run that was killed
-                continue
-            for name, value in entry.items():
-                if name != "step":
-                    series.setdefault(name, []).append((entry["step"], value))
-        return series
-    if not (folder / "history.json").is_file():
+        series = _of_log((folder / "training_log.jsonl").read_text(encoding="utf-8"))
+    elif (folder / "history.json").is_file():
+        try:
+            series = _of_lab(json.loads((folder / "history.json").read_text(encoding="utf-8")))
+        except (ValueError, AttributeError) as error:
+            raise OSError(f"{folder}/history.json is no history of the lab: {error}") from None
+    else:
         raise OSError(f"{folder} has neither training_log.jsonl nor history.json: it is no run")
-    history = json.loads((folder / "history.json").read_text(encoding="utf-8"))
-    for ours, labs in NAMES.items():
-        series[ours] = list(enumerate(history.get(labs, []), 1))
+    numbers = {name: [(x, y) for x, y in points if isinstance(y, (int, float))]
+               for name, points in series.items()}
+    if not any(numbers.values()):
+        raise OSError(f"{folder}: nothing is logged yet")
+    return {name: points for name, points in numbers.items() if points}
+
+
+Series = dict[str, list[tuple[float, float]]]
+
+
+def _of_log(text: str) -> Series:
+    series: Series = {}
+    for line in text.split("\n"):
+        try:
+            entry = json.loads(line)
+            step = entry.pop("step")
+        except (ValueError, KeyError, AttributeError, TypeError):  # half a line of a killed run
+            continue
+        for name, value in entry.items():
+            series.setdefault(name, []).append((step, value))
+    return series
+
+
+def _of_lab(history: dict) -> Series:
+    series: Series = {ours: list(enumerate(history.get(labs, []), 1))
+                      for ours, labs in NAMES.items()}
     for ours, labs in (("eval/accuracy", "acc_sampled"), ("eval/greedy", "acc_greedy")):
         series[ours] = list(zip(history.get("eval_iter", []), history.get(labs, [])))
-    return {name: points for name, points in series.items() if points}
+    return series
 
 
 def draw(runs: dict[str, dict]):

@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import importlib.util
 import inspect
+import sys
+import traceback
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -86,15 +88,24 @@ def from_file(text: str) -> Callable:
     """Return the function of "file.py:function".
 
     Raises:
-        ValueError: no such file or function.
+        ValueError: no such file or function, or the file cannot be run.
     """
     path, _, name = text.rpartition(":")
+    if Path(text).is_file():
+        raise ValueError(f"{text!r} is a file; give the function as well: {text}:NAME")
     if not path or not Path(path).is_file():
         raise ValueError(f"{text!r}: there is no file {path or text}; give file.py:function")
-    spec = importlib.util.spec_from_file_location(f"loss_{Path(path).stem}", path)
-    assert spec is not None and spec.loader is not None
+    spec = importlib.util.spec_from_file_location(f"yours_{Path(path).stem}", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is no Python file; give file.py:function")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+        at = getattr(error, "lineno", None) or (lines[-1] if lines else "?")
+        raise ValueError(f"{path} line {at}: {type(error).__name__}: {error}") from error
     if not callable(getattr(module, name, None)):
         raise ValueError(f"{path} has no function {name!r}")
     return getattr(module, name)
@@ -154,7 +165,10 @@ def find_loss(name: str, lab) -> Callable:
 
 
 def with_own(cfg: GRPOConfig, lab) -> GRPOConfig:
-    """Return the config with a loss's own clip range and kl_beta where none are set."""
+    """Return the config with a loss's own clip range and kl_beta where none are set.
+
+    What is set and the loss cannot take is said.
+    """
     known = inspect.signature(find_loss(cfg.loss, lab)).parameters
     own: dict[str, Any] = {}
     wanted = (("clip_epsilon", "clip_eps", 0.2), ("kl_beta", "beta", 0.04),
@@ -163,6 +177,8 @@ def with_own(cfg: GRPOConfig, lab) -> GRPOConfig:
         if getattr(cfg, field) is None:
             given = known[name].default if name in known else default
             own[field] = float(given) if isinstance(given, (int, float)) else default
+        elif name not in known and ":" in cfg.loss and name != "clip_high":
+            print(f"the loss {cfg.loss} takes no {name}: {field} changes nothing in it")
     return dataclasses.replace(cfg, **own)
 
 

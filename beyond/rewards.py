@@ -1,159 +1,72 @@
 """Rewards for a real model: functions, or objects that are called like functions.
 
-Three forms are accepted everywhere, told apart by the names of the first arguments:
-
-    def mine(prompts, responses, **columns) -> list of float or None     # a whole batch
-    def mine(response, answer) -> float                                  # tinylm.reward's form
-    def mine(prompt, response, target) -> float                          # one sample
-
-A batch reward gets the columns of the data that it names (or all of them with **columns), one
-value for every response. None means: this cannot be scored; the response is left out of its
-group's mean and gets advantage 0. An object may return a RewardOutput instead of a list.
+What forms a reward of your own may have: beyond/reward_calls.py. Here are those that are ready.
 """
 
-import inspect
+import functools
+import logging
 import math
+import os
 import re
+import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from beyond.data import extract_answer
+from beyond.answers import (
+    EXPRESSION,
+    NUMBER,
+    answer_values,
+    clean_number,
+    extract_answer,
+    plain,
+    same_value,
+    stated,
+    values,
+)
+from beyond.data import gsm8k_answer
+from beyond.reward_calls import BaseReward, RewardOutput, Scores, call, each, name_of
 
-Scores = list[float | None]
-
-
-@dataclass
-class RewardOutput:
-    """Scores, one for each response, and whatever else one wants to look at later."""
-
-    scores: Scores
-    metadata: dict[str, Any] = field(default_factory=dict)
-
-
-class BaseReward:
-    """A reward as an object; a subclass defines __call__(prompts, responses, **columns)."""
-
-    def __call__(self, *prompts_and_responses: Any, **columns: Any) -> Any:
-        """Return a list of scores or a RewardOutput."""
-        raise NotImplementedError(f"{type(self).__name__} must define __call__")
-
-
-# ============================================================== calling a reward
-
-
-def name_of(reward: Callable) -> str:
-    """Return the name under which a reward's numbers are logged."""
-    return getattr(reward, "__name__", type(reward).__name__)
-
-
-def _one(score: Any, name: str, i: int, response: str) -> float | None:
-    """Return a score as a float or None; anything else is named."""
-    if score is None:
-        return None
-    try:
-        value = float(score)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(
-            f"reward {name}: sample {i} ({response!r:.60}) got {score!r:.40}; a score is a finite "
-            "number, or None for what cannot be scored"
-        )
-    return value
-
-
-def _each(reward: Callable, names: list[str], prompts, responses, columns) -> list[Any]:
-    """Call a reward of one sample for every sample; an exception names the sample."""
-    targets = columns.get("references") or [None] * len(responses)
-    known = {"prompt": prompts, "response": responses, "completion": responses}
-    known |= {k: targets for k in ("answer", "target", "reference", "references")} | columns
-    scores = []
-    for i, response in enumerate(responses):
-        try:
-            scores.append(reward(*(known[n][i] if n in known else None for n in names)))
-        except Exception as error:
-            raise ValueError(
-                f"reward {name_of(reward)}: sample {i} ({response!r:.60}) raised "
-                f"{type(error).__name__}: {error}"
-            ) from error
-    return scores
-
-
-def call(reward: Callable, prompts, responses, columns: dict[str, list]) -> RewardOutput:
-    """Return the scores of a reward of any of the three forms, checked.
-
-    Args:
-        reward: function or object.
-        prompts: list of texts, one for each response.
-        responses: list of texts.
-        columns: further columns of the data, name -> one value for each response. "reference" is
-            also given as "references", and the other way round.
-
-    Raises:
-        ValueError: the reward raised, or gave the wrong number of scores, or NaN: which reward
-            and which sample.
-    """
-    columns = dict(columns)
-    for one, other in (("reference", "references"), ("references", "reference")):
-        if one in columns:
-            columns.setdefault(other, columns[one])
-    parameters = inspect.signature(reward).parameters
-    kinds = [p.kind for p in parameters.values()]
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [n for n, p in parameters.items() if p.kind in positional]
-    name = name_of(reward)
-    metadata: dict[str, Any] = {}
-    scores: Any
-    if names[:1] in (["prompt"], ["response"], ["completion"]):
-        needed = [n for n in names if parameters[n].default is inspect.Parameter.empty]
-        scores = _each(reward, needed, prompts, responses, columns)
-    else:
-        everything = inspect.Parameter.VAR_KEYWORD in kinds
-        keep = {k: v for k, v in columns.items() if everything or k in parameters}
-        try:
-            scores = reward(prompts, responses, **keep)
-        except ValueError as error:
-            if str(error).startswith("reward "):
-                raise  # a composite's part has said it already
-            raise ValueError(f"reward {name} raised ValueError: {error}") from error
-        except Exception as error:
-            raise ValueError(f"reward {name} raised {type(error).__name__}: {error}") from error
-        if isinstance(scores, RewardOutput):
-            scores, metadata = scores.scores, scores.metadata
-    scores = list(scores)
-    if len(scores) != len(responses):
-        raise ValueError(f"reward {name} gave {len(scores)} scores for {len(responses)} responses")
-    checked = [_one(s, name, i, r) for i, (s, r) in enumerate(zip(scores, responses))]
-    return RewardOutput(checked, metadata)
-
-
-# ============================================================== rewards
-
+__all__ = [
+    "BaseReward", "CompositeReward", "ExactMatchReward", "FormatReward", "LengthPenaltyReward",
+    "NumericReward", "ReasoningGymReward", "RewardOutput", "Scores", "ThinkTagReward", "call",
+    "name_of",
+]
 
 def _references(given, column, n: int, who: str) -> list:
-    """Return one reference for each of n responses, from the call or from the constructor."""
-    found = column if column is not None else given
-    if found is None:
+    """Return one reference for each of n responses, from the call or from the constructor.
+
+    A column of the data that is empty throughout counts as none. Of a solution in GSM8K's manner
+    the number behind "####" is taken.
+    """
+    if column is None or (given is not None and not isinstance(column, str)
+                          and all(x is None for x in column)):
+        column = given
+    if column is None:
         raise ValueError(f"reward {who} needs references: a column of the data, or references=[]")
-    found = [found] * n if isinstance(found, str) else list(found)
+    single = isinstance(column, str) or not hasattr(column, "__iter__")
+    found = [column] if single else list(column)
     if len(found) == 1:
         found *= n
     if len(found) != n:
         raise ValueError(f"reward {who}: {len(found)} references for {n} responses")
-    return found
+    return [gsm8k_answer(x) if isinstance(x, str) and re.search(r"####.*\d", x) else x
+            for x in found]
 
 
 def normal(text: Any) -> str:
-    """Return a text without case, outer punctuation and repeated blanks."""
-    return re.sub(r"\s+", " ", str(text).casefold()).strip(" \t\n.,;:!?*`'\"()[]$")
+    """Return a text without case, outer punctuation and repeated blanks; a number as digits."""
+    text = re.sub(r"\s+", " ", str(text).casefold()).strip(" \t\n.,;:!?*`'\"()[]$")
+    number = plain(text).strip()
+    return (clean_number(number) or text) if re.fullmatch(NUMBER, number) else text
 
 
 class ExactMatchReward(BaseReward):
     """1.0 if the answer that is parsed out of the response equals the reference, else 0.0.
 
-    Parsed: the whole response, or what extract_answer finds in it. That an answer occurs
-    somewhere inside is not enough: "18" does not answer 8, nor does a list of all digits.
+    Parsed: the whole response, what it states behind "Answer:" or in a box, or what extract_answer
+    finds in it. That an answer occurs somewhere inside is not enough: "18" does not answer 8, nor
+    does a list of all digits. Case, blanks and thousands separators do not count; 8.0 is not 8
+    here, NumericReward compares values.
     """
 
     def __init__(self, references: Sequence[str] | None = None):
@@ -165,15 +78,36 @@ class ExactMatchReward(BaseReward):
         found = [extract_answer(r) for r in responses]
         scores: Scores = []
         for response, parsed, reference in zip(responses, found, wanted):
-            right = normal(reference) in (normal(response), normal(parsed or ""))
-            scores.append(float(right) if normal(reference or "") else None)
+            target = "" if reference is None else normal(reference)
+            said = {normal(text) for text in (response, stated(response), parsed) if text}
+            scores.append(float(target in said) if target else None)
         return RewardOutput(scores, {"parsed": found})
+
+
+TAIL, SECONDS = 1000, 2  # of a response that math-verify reads; for one answer
+
+
+def _by_math_verify(texts: list[str], gold: Any, seconds: int | None) -> bool:
+    """Return whether the first of some texts that math-verify can read equals the gold answer.
+
+    Its time limit is a signal, so it is for a main thread that has signals. Without one, what could
+    take for ever (9^9^9^9, factorials, sums) is not read.
+    """
+    from math_verify import parse, verify
+
+    for text in texts:
+        if seconds is None and re.search(r"\^|\*\*|!|\\(?:sum|prod|int|binom)|[({]{9}", text):
+            continue
+        if given := parse(text[-TAIL:], parsing_timeout=seconds):
+            return bool(verify(gold, given, timeout_seconds=seconds))
+    return False
 
 
 class NumericReward(BaseReward):
     r"""1.0 if the answer has the reference's value, else 0.0: 1/2, 0.5, 50%, \boxed{\frac12}.
 
-    By the package math-verify, which also knows units, thousands and LaTeX.
+    Plain numbers are compared as fractions; units are read over. Formulas are left to the package
+    math-verify, two seconds at most.
     """
 
     def __init__(self, references: Sequence[str] | None = None):
@@ -181,31 +115,65 @@ class NumericReward(BaseReward):
 
     def __call__(self, prompts, responses, references=None) -> RewardOutput:
         """Return 1.0, 0.0, or None where the reference is None or no number."""
-        from math_verify import parse, verify
+        from math_verify import parse
 
+        logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns of every timeout
+        main = threading.current_thread() is threading.main_thread()
+        seconds = SECONDS if main and os.name == "posix" else None
         wanted = _references(self.references, references, len(responses), "NumericReward")
-        scores: Scores = []
         found = [extract_answer(r) for r in responses]
-        for response, short, reference in zip(responses, found, wanted):
-            gold = [] if reference is None else parse(str(reference), parsing_timeout=None)
-            if not gold:
-                scores.append(None)
+        scores: Scores = []
+        for response, reference in zip(responses, wanted):
+            right = [] if reference is None else values(str(reference))
+            given = answer_values(response)
+            if right and given:
+                scores.append(float(same_value(right, given)))
                 continue
-            texts = [t for t in (short, response) if t]
-            given: Any = next((p for t in texts if (p := parse(t, parsing_timeout=None))), [])
-            scores.append(float(bool(given) and verify(gold, given, timeout_seconds=None)))
+            target = "" if reference is None else str(reference)
+            if re.search(EXPRESSION, target) and not re.search(r"\$|boxed", target):
+                target = rf"\boxed{{{target}}}"
+            gold = parse(target, parsing_timeout=seconds) if target else []
+            said = stated(response)
+            texts = [rf"\boxed{{{said}}}", response] if said else [response]
+            scores.append(float(_by_math_verify(texts, gold, seconds)) if gold else None)
         return RewardOutput(scores, {"parsed": found})
 
 
+@functools.cache
+def _task(name: str) -> Any:
+    import reasoning_gym
+
+    return reasoning_gym.create_dataset(name, size=1, seed=0)
+
+
+class ReasoningGymReward(BaseReward):
+    """What a reasoning-gym task itself says of an answer, 0 to 1; for load_reasoning_gym's rows.
+
+    It is given what is behind the last "Answer:", which may be several lines, else the response.
+    """
+
+    def __call__(self, prompts, responses, task, entry) -> RewardOutput:
+        """Return one score a response."""
+        said = [re.split(r"\banswer:", r, flags=re.I)[-1].strip() for r in responses]
+        scores: Scores = [
+            float(_task(name).score_answer(answer=text, entry=one))
+            for text, name, one in zip(said, task, entry)
+        ]
+        return RewardOutput(scores, {"parsed": said})
+
+
 class FormatReward(BaseReward):
-    """1.0 if format_fn(response) is true, else 0.0."""
+    """1.0 if format_fn(response) is true, else 0.0; an exception in it names the sample."""
 
     def __init__(self, format_fn: Callable[[str], Any]):
         self.format_fn = format_fn
 
     def __call__(self, prompts, responses) -> RewardOutput:
         """Return 1.0 or 0.0."""
-        return RewardOutput([float(bool(self.format_fn(r))) for r in responses])
+        name = f"{type(self).__name__} ({name_of(self.format_fn)})"
+        fits = each(lambda response: self.format_fn(response), name, responses,
+                     {"response": responses})
+        return RewardOutput([float(bool(x)) for x in fits])
 
 
 class ThinkTagReward(FormatReward):
@@ -250,15 +218,17 @@ class CompositeReward(BaseReward):
     Args:
         rewards_and_weights: list of (reward, weight); weights are made to sum to 1.
 
-    A response that one of them cannot score (None) cannot be scored.
+    A response that one of them cannot score (None) cannot be scored, unless its weight is 0: such a
+    reward is only logged.
 
     Raises:
-        ValueError: no rewards, a negative weight, or all weights 0.
+        ValueError: no rewards, a weight that is negative or no number, or all weights 0.
     """
 
     def __init__(self, rewards_and_weights: Sequence[tuple[Callable, float]]):
         weights = [w for _, w in rewards_and_weights]
-        if not weights or min(weights) < 0 or sum(weights) <= 0:
+        numbers = all(isinstance(w, (int, float)) and 0 <= w < math.inf for w in weights)
+        if not numbers or sum(weights) <= 0:
             raise ValueError(f"CompositeReward: weights must be 0 or more, not all 0: {weights}")
         self.parts = [(reward, w / sum(weights)) for reward, w in rewards_and_weights]
 
@@ -267,9 +237,9 @@ class CompositeReward(BaseReward):
         outputs = [call(reward, prompts, responses, columns) for reward, _ in self.parts]
         total: Scores = []
         for scores in zip(*(out.scores for out in outputs)):
-            unknown = any(s is None for s in scores)
-            pairs = zip(scores, self.parts)
-            total.append(None if unknown else sum((s or 0.0) * w for s, (_, w) in pairs))
+            pairs = [(s, w) for s, (_, w) in zip(scores, self.parts) if w > 0]
+            unknown = any(s is None for s, _ in pairs)
+            total.append(None if unknown else sum((s or 0.0) * w for s, w in pairs))
         parts = {}
         for (reward, _), out in zip(self.parts, outputs):
             name, n = name_of(reward), 1

@@ -17,21 +17,24 @@ from beyond import checkpoints, hf_backend
 from beyond.config import GRPOConfig, add_arguments, from_flags
 from beyond.data import load_rows, usable
 from beyond.logs import RunLog, mean_of
-from beyond.models import load_policy
+from beyond.models import is_out_of_memory, load_policy, memory_advice
 from beyond.schedule import Schedule
 from beyond.smollm import model_folder
 from beyond.trainer import seed_everything
 
 
+def spoken_ids(policy: hf_backend.Policy, text: str) -> list[int]:
+    """Return a response's ids and the end token; one that is too long is cut, without an end."""
+    end = policy.tokenizer.eos_token_id
+    end = min(policy.ends) if end is None else end
+    ids = [*policy.tokenizer(text, add_special_tokens=False)["input_ids"], end]
+    return ids[: policy.max_new_tokens]  # an end where it was cut would teach to stop there
+
+
 def demonstrations(policy: hf_backend.Policy, rows: list[dict]) -> dict:
     """Return rows as sample would: the reference as the response, its end token included."""
     known = hf_backend.encode(policy, [row["text"] for row in rows])
-    end = policy.tokenizer.eos_token_id
-    end = min(policy.ends) if end is None else end
-    spoken = []
-    for row in rows:
-        ids = policy.tokenizer(str(row["reference"]), add_special_tokens=False)["input_ids"]
-        spoken.append([*ids[: policy.max_new_tokens - 1], end])
+    spoken = [spoken_ids(policy, str(row["reference"])) for row in rows]
     T = max(map(len, spoken))
     put: dict[str, Any] = {"device": policy.device}
     right = torch.tensor([r + [policy.pad_id] * (T - len(r)) for r in spoken], **put)
@@ -53,6 +56,7 @@ class SFTTrainer:
 
     def __init__(self, policy: hf_backend.Policy, cfg: GRPOConfig):
         self.policy, self.cfg, self.done = policy, cfg, 0
+        self.window: list[dict[str, float]] = []  # metrics since the last log
         trained = [p for p in policy.parameters() if p.requires_grad]
         self.opt = torch.optim.AdamW(trained, cfg.learning_rate, weight_decay=cfg.weight_decay)
         self.schedule = Schedule(cfg, self.opt)
@@ -71,6 +75,9 @@ class SFTTrainer:
             total += float(loss.detach())
         parameters = [p for g in self.opt.param_groups for p in g["params"]]
         norm = torch.nn.utils.clip_grad_norm_(parameters, self.cfg.max_grad_norm)
+        if not torch.isfinite(norm):
+            raise FloatingPointError(f"step {self.done + 1}: the gradient is {float(norm)}. Lower "
+                                     f"learning_rate (now {self.cfg.learning_rate:g})")
         rate = self.schedule.step(self.done)
         self.opt.step()
         self.done += 1
@@ -87,37 +94,71 @@ class SFTTrainer:
                 yield [rows[j] for j in order[i : i + self.cfg.prompts_per_step]]
 
     def train(self, dataset, resume: bool = False) -> list[dict[str, float]]:
-        """Train; return the log. Ctrl-C is a normal end: what was trained is in final/."""
-        from tqdm import tqdm
+        """Train; return the log. Ctrl-C is a normal end: what was trained is in final/.
 
+        Raises:
+            MemoryError: memory is out; the message names what to change.
+            FloatingPointError: the gradient is NaN or infinite.
+        """
         cfg = self.cfg
-        rows = usable([r for r in dataset if r.get("reference") is not None], self.policy)
+        rows = self.answered(dataset)
         batches = list(self.batches(rows))[: cfg.max_steps or None]
+        print(f"{len(rows)} rows, {len(batches)} optimizer steps")
         self.schedule.total = len(batches)
         seed_everything(cfg.seed)
         if resume:
             self.load()
-        log, window, history = RunLog(cfg, self.done if resume else None), [], []
+        log = RunLog(cfg, self.done if resume else None)
         try:
-            for batch in tqdm(batches[self.done :], ascii=True, disable=None):
-                window.append(self.update(batch))
+            return self.steps(batches, log)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            self.opt.zero_grad(set_to_none=True)
+            raise MemoryError(f"{memory_advice(cfg)}. ({str(error):.100})") from error
+        finally:
+            self.save("final", whole=False)
+            log.close()
+
+    def answered(self, dataset) -> list[dict]:
+        """Return the usable rows that have a reference; say what is left out, and what is cut."""
+        rows = usable(dataset, self.policy)
+        kept = [row for row in rows if row["reference"] is not None]
+        if not kept:
+            raise ValueError("no row has an answer to learn from (reference, answer or target)")
+        if len(kept) < len(rows):
+            print(f"{len(rows) - len(kept)} of {len(rows)} rows have no answer and are left out")
+        ids = (spoken_ids(self.policy, row["reference"])[-1] for row in kept)
+        long = sum(last not in self.policy.ends for last in ids)
+        if long:
+            print(f"{long} of {len(kept)} answers have more than {self.policy.max_new_tokens} "
+                  "tokens and are cut there; raise max_new_tokens to train them to their end")
+        return kept
+
+    def steps(self, batches: list[list[dict]], log: RunLog) -> list[dict[str, float]]:
+        """Make the steps that are left; return the log."""
+        from tqdm import tqdm
+
+        cfg, history = self.cfg, []
+        try:
+            for batch in tqdm(batches[self.done :], ascii=True, disable=None,
+                              total=len(batches), initial=self.done):
+                self.window.append(self.update(batch))
                 if self.done % cfg.logging_steps == 0 or self.done == len(batches):
-                    history.append({"step": self.done} | mean_of(window))
-                    log.metrics(self.done, mean_of(window))
-                    window = []
+                    history.append({"step": self.done} | mean_of(self.window))
+                    log.metrics(self.done, mean_of(self.window))
+                    self.window = []
                 if cfg.save_steps and self.done % cfg.save_steps == 0:
                     self.save(f"checkpoint-{self.done}")
                     checkpoints.prune(cfg.output_dir, cfg.save_total_limit)
         except KeyboardInterrupt:
-            print(f"Stopped by Ctrl-C after {self.done} of {len(batches)} steps.")
-        finally:
-            self.save("final", whole=False)
-            log.close()
+            print(f"Stopped by Ctrl-C after {self.done} of {len(batches)} steps. The model is in "
+                  "final/; a resume goes on from the newest checkpoint.")
         return history
 
     def save(self, name: str, whole: bool = True) -> None:
         """Write a checkpoint, or without whole the model alone; a full disk is said, no more."""
-        state = {"step": self.done, "opt": self.opt.state_dict(),
+        state = {"step": self.done, "window": self.window, "opt": self.opt.state_dict(),
                  "random": checkpoints.random_state(),
                  "trained": {n: p.detach() for n, p in self.policy.model.named_parameters()
                              if p.requires_grad}}
@@ -139,7 +180,7 @@ class SFTTrainer:
             for name, value in state["trained"].items():
                 own[name].copy_(value)
         self.opt.load_state_dict(state["opt"])
-        self.done = state["step"]
+        self.done, self.window = state["step"], state["window"]
         checkpoints.set_random_state(state["random"])
         print(f"resumed at step {self.done}")
 
@@ -159,9 +200,12 @@ def main(args: list[str] | None = None) -> int:
         rows = load_rows(flags.data)
         policy = load_policy(flags.model or model_folder(), cfg)
         history = SFTTrainer(policy, cfg).train(rows, flags.resume)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, FloatingPointError) as error:
         print(error)
         return 2
+    except MemoryError as error:
+        print(error)
+        return 3
     if history:
         print(f"loss {history[0]['loss']:.3f} -> {history[-1]['loss']:.3f}; {cfg.output_dir}/final")
     return 0

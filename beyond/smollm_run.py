@@ -69,6 +69,8 @@ def one_run(flags: argparse.Namespace, seed: int) -> dict:
     before, first = trainer.evaluate(), answers(trainer)
     trained = time.perf_counter()
     history = trainer.train(rows)
+    if not history or "eval/accuracy" not in history[-1]:
+        raise KeyboardInterrupt  # it ended before its last evaluation; the model is in final/
     result = {
         "seed": seed, "before": before, "after": history[-1]["eval/accuracy"],
         "after_greedy": history[-1]["eval/greedy"], "steps": trainer.done,
@@ -95,17 +97,26 @@ def in_new_process(flags: argparse.Namespace, seed: int) -> dict:
                "--threads", str(flags.threads), "--out", str(flags.out)]
     command += ["--lab", flags.lab] if flags.lab else []
     command += ["--model", str(flags.model)] if flags.model else []
-    done = subprocess.run([*command, *flags.more], cwd=train_hf.TOP, check=False)
     path = flags.out / f"seed{seed}" / "result.json"
-    if done.returncode or not path.is_file():
-        raise RuntimeError(f"seed {seed} ended with code {done.returncode}; see above")
+    path.unlink(missing_ok=True)  # an earlier run's
+    with subprocess.Popen([*command, *flags.more], cwd=train_hf.TOP) as child:
+        try:
+            code = child.wait()
+        except KeyboardInterrupt:  # the child has had it, too, and is saving final/
+            child.wait()
+            raise
+    if code == 130:
+        raise KeyboardInterrupt
+    if code or not path.is_file():
+        raise RuntimeError(f"seed {seed} ended with code {code}; see above")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def summary(runs: list[dict]) -> str:
     """Return one line a run, and the mean gain."""
     lines = [f"seed {r['seed']}: {r['before']:.3f} -> {r['after']:.3f} sampled "
-             f"(greedy {r['after_greedy']:.3f}), {r['seconds']:.0f} s, {r['peak_gb']} GB"
+             f"(greedy {r['after_greedy']:.3f}), {r['seconds']:.0f} s, "
+             f"{'memory unknown' if r['peak_gb'] is None else str(r['peak_gb']) + ' GB'}"
              for r in runs]
     gains = [r["after"] - r["before"] for r in runs]
     lines.append(f"gain: mean {sum(gains) / len(gains):+.3f}, smallest {min(gains):+.3f}")
@@ -129,6 +140,9 @@ def main(args: list[str] | None = None) -> int:
     flags, more = parser.parse_known_args(args)
     flags.more = more  # the rest are train_hf's
     flags.out, flags.lab = flags.out.resolve(), flags.lab and str(Path(flags.lab).resolve())
+    if min(flags.seeds, flags.steps, flags.samples) < 1:
+        print("--seeds, --steps and --samples must be at least 1")
+        return 2
     if flags.threads > 0:
         torch.set_num_threads(flags.threads)
     try:

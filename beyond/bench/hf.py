@@ -38,9 +38,11 @@ def right(response: str, reference: str) -> float:
 
 
 def peak_gb() -> float:
-    """Return the largest memory this process has had, in GB."""
-    import resource
-
+    """Return the largest memory this process has had, in GB; NaN where nobody says."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return float("nan")
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(size / (1e9 if sys.platform == "darwin" else 1e6), 2)
 
