@@ -25,7 +25,7 @@ from notebooks.figures.style import HERE, TOP, about, read_json, settings, short
 
 FIGURES = ("accuracy", "step", "teacher", "zero_signal", "baseline", "beta", "clip", "inner",
            "surrogate", "curves", "loss", "passk", "estimators", "gallery", "group_size", "hacked",
-           "detective")
+           "detective", "staleness")
 VECTOR = ("step",)  # drawn as SVG
 IMAGE = re.compile(r"!\[([^\]]*)\]\(notebooks/figures/(\w+)\.(?:png|svg)\)")
 
