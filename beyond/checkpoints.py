@@ -4,6 +4,8 @@
                           optimizer, schedule, random numbers, place in the data, samples in use
     OUT/final/            model and tokenizer; written at the end, after Ctrl-C too
 
+Several processes write together: checkpoints_many.py.
+
 A folder is written under a temporary name and renamed: kill -9 in the middle loses that save only.
 """
 
@@ -45,6 +47,35 @@ def found(folder: str | Path) -> list[Path]:
     return sorted(paths, key=lambda p: int(p.name.split("-")[1]))
 
 
+def write_model(folder: Path, policy, weights: dict[str, torch.Tensor] | None = None) -> None:
+    """Write model and tokenizer as from_pretrained reads them.
+
+    Args:
+        folder: it is there.
+        policy: an hf_backend.Policy.
+        weights: taken in the place of the model's own.
+    """
+    model = policy.model
+    if hasattr(model, "merge_and_unload"):  # LoRA: a whole model, and the adapter beside it
+        model.save_pretrained(folder / "adapter")
+        model = copy.deepcopy(model).merge_and_unload()  # unmerging is not exact
+    model.save_pretrained(folder, **({"state_dict": weights} if weights else {}))
+    policy.tokenizer.save_pretrained(folder)
+
+
+def put(temporary: Path, folder: Path) -> None:
+    """Rename a folder to one that was not there, or is replaced."""
+    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    try:
+        if folder.exists():
+            os.replace(folder, old)
+        os.replace(temporary, folder)
+    finally:
+        if not folder.exists() and old.exists():
+            os.replace(old, folder)
+        shutil.rmtree(old, ignore_errors=True)
+
+
 def save(folder: str | Path, policy, state: dict[str, Any] | None) -> Path:
     """Write model, tokenizer and state, if any, to a folder that was not there, or is replaced.
 
@@ -53,30 +84,19 @@ def save(folder: str | Path, policy, state: dict[str, Any] | None) -> Path:
     """
     folder = Path(folder)
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         temporary.mkdir()
-        model = policy.model
-        if hasattr(model, "merge_and_unload"):  # LoRA: a whole model, and the adapter beside it
-            model.save_pretrained(temporary / "adapter")
-            model = copy.deepcopy(model).merge_and_unload()  # unmerging is not exact
-        model.save_pretrained(temporary)
-        policy.tokenizer.save_pretrained(temporary)
+        write_model(temporary, policy)
         if state is not None:
             torch.save(state, temporary / STATE)
-        if folder.exists():
-            os.replace(folder, old)
-        os.replace(temporary, folder)
+        put(temporary, folder)
     except Exception as error:  # safetensors and torch.save have exceptions of their own
         if isinstance(error, OSError):
             raise
         raise OSError(f"{type(error).__name__}: {error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        if not folder.exists() and old.exists():
-            os.replace(old, folder)
-        shutil.rmtree(old, ignore_errors=True)
     return folder
 
 
@@ -89,13 +109,13 @@ def prune(folder: str | Path, keep: int) -> None:
             shutil.rmtree(path)
 
 
-def load_state(folder: str | Path) -> dict[str, Any]:
+def load_state(folder: str | Path, name: str = STATE) -> dict[str, Any]:
     """Return the state of a checkpoint.
 
     Raises:
         OSError: there is none, or it cannot be read.
     """
-    path = Path(folder) / STATE
+    path = Path(folder) / name
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except OSError:

@@ -1,10 +1,12 @@
 """Your whole grpo_step on a real model, unedited; what it samples is recorded for the log."""
 
+import contextlib
 from typing import Any
 
 import torch
 
 from beyond import hf_backend
+from beyond.parallel import extreme, total, whole
 from beyond.plugins import backend_with, load_student
 from beyond.rewards import call
 
@@ -64,7 +66,9 @@ class LabStep:
         if odd:
             raise ValueError(f"step = lab calls your grpo_step whole, so {', '.join(odd)} cannot "
                              "be set; take step = ours")
-        backend = backend_with(reward=self.reward, sequence_logprobs=self.logprobs)
+        backend = backend_with(
+            reward=self.reward, sample=self.sample, sequence_logprobs=self.logprobs,
+            token_entropy=self.entropy)
         self.lab = load_student(trainer.lab.__file__, backend)
         self.seen: dict[str, Any] = {}
         for name in ("sample_group", "group_advantages"):
@@ -91,10 +95,28 @@ class LabStep:
             policy = self.trainer.policy
             if old is not None and old[0] is out:
                 return old[1]
-        logp = hf_backend.sequence_logprobs(policy, out)
+        trainer = self.trainer
+        if policy is trainer.policy and torch.is_grad_enabled():
+            logp, _ = trainer.score(out)
+        else:
+            with whole(trainer.through) if policy is trainer.policy else contextlib.nullcontext():
+                logp = hf_backend.sequence_logprobs(policy, out)
         if policy is self.trainer.policy:
             self.seen["logp"] = (out, logp.detach())
         return logp
+
+    def sample(self, policy, *args, **kwargs):
+        """Return hf_backend.sample's dict."""
+        with whole(self.trainer.through):
+            out = hf_backend.sample(policy, *args, **kwargs)
+        return out | {"step": self.trainer.done}
+
+    def entropy(self, policy, out):
+        """Return token_entropy; after a step it is read anew (FSDP2 hides that weights changed)."""
+        if out.get("step") != self.trainer.done:
+            out = out | {"state": None}
+        with whole(self.trainer.through):
+            return hf_backend.token_entropy(policy, out)
 
     def reward(self, response, answer):
         """Return the trainer's reward of one response; what cannot be scored counts as 0."""
@@ -103,6 +125,21 @@ class LabStep:
         score = call(self.trainer.reward_fn, [row["text"]], [response], columns).scores[0]
         return 0.0 if score is None else score
 
+    def finite(self) -> bool:
+        """Return whether all weights are finite, on all ranks."""
+        own = [getattr(p, "to_local", lambda p=p: p)() for p in self.trainer.policy.parameters()]
+        bad = float(not all(torch.isfinite(p).all() for p in own))
+        return extreme(self.trainer.world, [bad])[0] == 0
+
+    def shared(self, metrics: dict[str, float], tokens: float) -> dict[str, float]:
+        """Return the metrics over all ranks: the loss is a mean over rows, the rest over tokens."""
+        world = self.trainer.world
+        if not world.many:
+            return metrics
+        weights = [1.0 if name == "loss" else tokens for name in metrics]
+        sums = total(world, [v * w for v, w in zip(metrics.values(), weights)])
+        return {name: s / max(1.0, n) for name, s, n in zip(metrics, sums, total(world, weights))}
+
     def __call__(self, rows: list[dict]) -> tuple[dict[str, float], list[dict]]:
         """Make one iteration on some rows; return (metrics, what was sampled as rollouts)."""
         trainer = self.trainer
@@ -110,7 +147,7 @@ class LabStep:
             trainer.policy, trainer.ref or NO_REF, ScheduledOptimizer(trainer),
             [row["text"] for row in rows], [Answer.of(row) for row in rows], self.settings,
         )
-        if not all(torch.isfinite(p).all() for p in trainer.policy.parameters()):
+        if not self.finite():
             raise FloatingPointError(
                 f"step {trainer.done}: a weight is NaN or infinite. Lower learning_rate (now "
                 f"{trainer.cfg.learning_rate:g}); or task 4 or 5 is wrong: run their tests."
@@ -130,6 +167,7 @@ class LabStep:
         }
         kept = {"loss": "loss", "kl": "kl", "clip_frac": "clip_ratio/region_mean"}
         metrics = {ours: float(stats[theirs]) for theirs, ours in kept.items()}
+        metrics = self.shared(metrics, float(groups["out"]["mask"].sum()))
         metrics |= {"learning_rate": trainer.rate}
         trainer.tell("on_rollout", rows=rows, responses=groups["responses"],
                      rewards=groups["rewards"])

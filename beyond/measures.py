@@ -35,7 +35,8 @@ def loss_metrics(loss, stats, logp, old, adv, mask, cfg) -> dict[str, Any]:
     low, high = (rho < 1 - down) & (A < 0), (rho > 1 + up) & (A > 0)
     return {
         "loss": float(loss), "kl": stats.get("kl"), "ratio_max": float(rho.max()),
-        "low": seq_share(low, mask), "high": seq_share(high, mask), "tokens": float(mask.sum()),
+        "low": seq_share(low, mask).cpu(), "high": seq_share(high, mask).cpu(),
+        "tokens": float(mask.sum()),
     }
 
 
@@ -54,17 +55,33 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, float]:
     return found
 
 
-def lengths_metrics(rollouts, policy) -> dict[str, float]:
+def facts_of(rollout: dict[str, Any], ends: set[int]) -> dict[str, Any]:
+    """Return what the metrics need of a rollout, row by row and on the CPU.
+
+    Ranks exchange these: a mean is then taken over all rows, as a single process does.
+    """
+    out = rollout["out"]
+    mask, response = out["mask"], out["ids"][:, out["prompt_len"] :]
+    ended = torch.isin(response, torch.tensor(sorted(ends), device=mask.device)) & mask.bool()
+    read = out["prompts"]["real"].sum(1)[out["prompts"]["row"]].sum()
+    return {
+        "rewards": rollout["rewards"].cpu(), "lengths": mask.sum(1).cpu(),
+        "ended": ended.any(1).cpu(), "read": int(read), "entropy": rollout["entropy"],
+        "parts": rollout["parts"],
+    }
+
+
+def tokens_of(facts: list[dict[str, Any]]) -> int:
+    """Return the tokens of prompts and responses."""
+    return sum(int(f["lengths"].sum()) + f["read"] for f in facts)
+
+
+def lengths_metrics(facts: list[dict[str, Any]]) -> dict[str, float]:
     """Return what can be said of the lengths; clipped: without an end token."""
-    lengths = torch.cat([r["out"]["mask"].sum(1) for r in rollouts])
-    ended = []
-    for r in rollouts:
-        ends = torch.tensor(sorted(policy.ends), device=r["out"]["ids"].device)
-        response = r["out"]["ids"][:, r["out"]["prompt_len"] :]
-        ended.append((torch.isin(response, ends) & r["out"]["mask"].bool()).any(1))
-    whole = torch.cat(ended)
-    found = {"completions/clipped_ratio": 1 - float(whole.float().mean())}
-    whole_lengths = lengths[whole] if whole.any() else lengths.new_zeros(1)
+    lengths = torch.cat([f["lengths"] for f in facts])
+    ended = torch.cat([f["ended"] for f in facts])
+    found = {"completions/clipped_ratio": 1 - float(ended.float().mean())}
+    whole_lengths = lengths[ended] if ended.any() else lengths.new_zeros(1)
     for kind, some in (("", lengths), ("terminated_", whole_lengths)):
         found[f"completions/mean_{kind}length"] = float(some.mean())
         found[f"completions/min_{kind}length"] = float(some.min())
@@ -77,26 +94,31 @@ def std(values: torch.Tensor) -> float:
     return float(values.std()) if len(values) > 1 else 0.0
 
 
-def rollout_metrics(rollouts, cfg, policy, reward_fn) -> dict[str, float]:
-    """Return what can be said of the samples of a batch."""
-    rewards = torch.cat([r["rewards"] for r in rollouts])
+def rollout_metrics(facts: list[dict[str, Any]], cfg, reward_fn) -> dict[str, float]:
+    """Return what can be said of the samples of a batch.
+
+    Args:
+        facts: facts_of each rollout, of all ranks.
+        cfg: a GRPOConfig.
+        reward_fn: it gives the reward its name.
+    """
+    rewards = torch.cat([f["rewards"] for f in facts])
     groups = rewards.view(-1, cfg.group_size)
     unknown = groups.isnan()
     high = groups.masked_fill(unknown, -torch.inf).amax(1)
     low = groups.masked_fill(unknown, torch.inf).amin(1)
-    tokens = [float(r["out"]["mask"].sum()) for r in rollouts]
+    tokens = [float(f["lengths"].sum()) for f in facts]
     known = rewards[~rewards.isnan()]
     found = {
         "reward": float(known.mean()) if len(known) else 0.0,
         "reward_std": std(known),
         "frac_reward_zero_std": float((high <= low).float().mean()),
         f"pass@{cfg.group_size}": float((high > 0).float().mean()),
-        "entropy": sum(r["entropy"] * n for r, n in zip(rollouts, tokens)) / max(1, sum(tokens)),
-    } | lengths_metrics(rollouts, policy)
+        "entropy": sum(f["entropy"] * n for f, n in zip(facts, tokens)) / max(1, sum(tokens)),
+    } | lengths_metrics(facts)
     parts = {name_of(reward_fn): rewards.tolist()}
-    if rollouts[0]["parts"]:
-        parts = {n: sum((r["parts"].get(n, []) for r in rollouts), [])
-                 for n in rollouts[0]["parts"]}
+    if facts[0]["parts"]:
+        parts = {n: sum((f["parts"].get(n, []) for f in facts), []) for n in facts[0]["parts"]}
     for name, scores in parts.items():
         values = torch.tensor([s for s in scores if s is not None and s == s])
         if len(values):

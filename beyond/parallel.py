@@ -82,8 +82,21 @@ def start(device: str | None = None, only_torchrun: bool = False) -> World:
         where = torch.device("cuda", local)
         torch.cuda.set_device(where)
     if not dist.is_initialized():  # Python objects travel over gloo in both cases
-        dist.init_process_group("gloo" if where.type == "cpu" else "cpu:gloo,cuda:nccl")
+        backend = "gloo" if where.type == "cpu" else "cpu:gloo,cuda:nccl"
+        dist.init_process_group(backend, store=_store(), rank=rank, world_size=size)
     return World(rank, size, local, where)
+
+
+def _store():
+    """Return the store in which the ranks find each other, a new one after a restart.
+
+    torchrun on one machine (torch 2.13) keeps its store over --max-restarts: the addresses of the
+    dead are in it, and gloo waits for them. On several machines it makes a new one each time.
+    """
+    store, _, _ = next(dist.rendezvous("env://"))
+    if os.environ.get("GROUP_WORLD_SIZE", "1") != "1":
+        return store
+    return dist.PrefixStore(f"life{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def stop(world: World) -> None:
@@ -219,8 +232,8 @@ def seed_of(seed: int, rank: int) -> int:
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
     """Return a model's blocks: the members of its longest ModuleList."""
-    lists = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
-    return list(max(lists, key=len)) if lists else []
+    lists = [list(m) for m in model.modules() if isinstance(m, nn.ModuleList)]
+    return max(lists, key=len, default=[])
 
 
 def wrap(model: nn.Module, world: World, how: str) -> nn.Module:
@@ -258,7 +271,8 @@ def wrap(model: nn.Module, world: World, how: str) -> nn.Module:
     mesh = init_device_mesh(world.device.type, (world.size,))
     for block in blocks_of(model):
         fully_shard(block, mesh=mesh)
-    return fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    return model
 
 
 class Through(nn.Module):

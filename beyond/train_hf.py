@@ -4,8 +4,10 @@
     python -m beyond.train_hf --model FOLDER --data train.jsonl --reward numeric --loss dapo
     python -m beyond.train_hf --config run.yaml loss.clip_high=0.28
     python -m beyond.train_hf --resume --output-dir runs/hf       go on after a kill
+    torchrun --nproc-per-node 2 -m beyond.train_hf --parallel fsdp --step ours     2 processes
 
 Settings: beyond/config.py. What it leaves in the output folder: beyond/logs.py and checkpoints.py.
+Several processes: beyond/parallel.py.
 """
 
 import argparse
@@ -18,10 +20,12 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
 
-from beyond import data, hf_backend, rewards
-from beyond.config import add_arguments, from_flags, nearest
+from beyond import data, hf_backend, parallel, rewards
+from beyond.batches import check_parts
+from beyond.config import GRPOConfig, add_arguments, from_flags, nearest
 from beyond.models import load_policy
 from beyond.plugins import default_lab, from_file, load_student, loss_differs
+from beyond.reports import quiet
 from beyond.smollm import model_folder
 from beyond.trainer import GRPOTrainer
 
@@ -88,13 +92,21 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(args)
 
 
-def build(flags: argparse.Namespace) -> tuple[GRPOTrainer, list[dict]]:
-    """Return (trainer, training rows) of parsed flags.
+def settings_of(flags: argparse.Namespace) -> GRPOConfig:
+    """Return the config of parsed flags.
 
     Raises:
         OSError, ValueError: what is wrong, in one line.
     """
-    cfg = from_flags(flags, **(SUMS if flags.data == "sums" else {}))
+    return from_flags(flags, **(SUMS if flags.data == "sums" else {}))
+
+
+def materials(flags: argparse.Namespace, cfg: GRPOConfig) -> tuple:
+    """Return (policy, reward, lab, rows held out, training rows).
+
+    Raises:
+        OSError, ValueError: what is wrong, in one line.
+    """
     lab = load_student(flags.lab, hf_backend) if flags.lab else default_lab()
     if flags.lab and (warning := loss_differs(lab)):
         print(warning)
@@ -103,26 +115,73 @@ def build(flags: argparse.Namespace) -> tuple[GRPOTrainer, list[dict]]:
     if flags.data == "sums" and not held:
         held = data.load_sums(cfg.eval_samples, seed=10_000 + cfg.seed)
     reward = load_reward(flags.reward)
-    policy = load_policy(flags.model or model_folder(), cfg)
-    return GRPOTrainer(policy, None, reward, cfg, lab, held), rows
+    return load_policy(flags.model or model_folder(), cfg), reward, lab, held, rows
+
+
+def build(
+    flags: argparse.Namespace, world: parallel.World | None = None
+) -> tuple[GRPOTrainer, list[dict]]:
+    """Return (trainer, training rows) of parsed flags; every rank must call it.
+
+    Raises:
+        OSError, ValueError: what is wrong, in one line; on all ranks.
+    """
+    cfg, world = settings_of(flags), world or parallel.World()
+    if world.many:
+        cfg = parallel.settings(cfg, world)
+        with quiet(world):  # one process of each machine fetches the model, the others wait
+            fetch = not flags.model and world.local_rank == 0
+            parallel.agree(world, lambda: model_folder() if fetch else None)
+    with quiet(world):
+        policy, reward, lab, held, rows = parallel.agree(world, lambda: materials(flags, cfg))
+    check_parts(len(rows), cfg, world)
+    return GRPOTrainer(policy, None, reward, cfg, lab, held, world=world), rows
 
 
 def main(args: list[str] | None = None) -> int:
-    """Train; return the exit code."""
+    """Train, alone or as one process of torchrun; return the exit code."""
     flags = arguments(args)
     if flags.threads > 0:
         torch.set_num_threads(flags.threads)
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return train(flags, parallel.World())
+    from torch.distributed.elastic.multiprocessing.errors import record
+
+    return record(train_as_one_of_many)(flags) or 0
+
+
+def train_as_one_of_many(flags: argparse.Namespace) -> int:
+    """Train as one process of torchrun; return the exit code."""
     try:
-        trainer, rows = build(flags)
+        world = parallel.start(settings_of(flags).device)
+    except (OSError, ValueError) as error:
+        if os.environ.get("RANK") == "0":
+            print(error)
+        return 2
+    code = train(flags, world)
+    parallel.stop(world)
+    return code
+
+
+def train(flags: argparse.Namespace, world: parallel.World) -> int:
+    """Train and write summary.json; return the exit code.
+
+    Raises:
+        Exception: with several processes, any error after the start: torchrun shows whose it was.
+    """
+    training = False
+    try:
+        trainer, rows = build(flags, world)
+        training = world.many
         before = trainer.evaluate() if trainer.eval_rows else None
         history = trainer.train(rows, resume=flags.resume)
-    except (OSError, ValueError, FloatingPointError) as error:
-        print(error)
-        return 2
-    except MemoryError as error:
-        print(error)
-        return 3
-    if before is not None and history:
+    except (OSError, ValueError, FloatingPointError, MemoryError) as error:
+        if world.main:
+            print(error)
+        if training:
+            raise
+        return 3 if isinstance(error, MemoryError) else 2
+    if world.main and before is not None and history:
         after = history[-1].get("eval/accuracy")
         summary = {"before": before, "after": after}
         path = Path(trainer.cfg.output_dir) / "summary.json"

@@ -8,24 +8,36 @@ responses each. On it inner_steps optimizer steps are made. A step goes through 
 micro_batch responses at a time, each loss weighted by its share of the batch, so that the sum of
 the gradients is the gradient of the whole batch, however it is cut. The last batch of an epoch may
 be smaller; it is a step like the others.
+
+With several processes (parallel.py) each of them takes its share of the prompts, whole groups, and
+the batch is what they have together: a step is the one that a single process would make on it.
 """
 
 import functools
 import inspect
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from beyond import checkpoints, hf_backend
+from beyond import batches, checkpoints, checkpoints_many, hf_backend, parallel
 from beyond.config import GRPOConfig
 from beyond.data import usable
 from beyond.lab_step import LabStep
 from beyond.logs import RunLog, mean_of
-from beyond.measures import CollapseWatch, joined, loss_metrics, rollout_metrics
+from beyond.measures import (
+    CollapseWatch,
+    facts_of,
+    joined,
+    loss_metrics,
+    rollout_metrics,
+    tokens_of,
+)
 from beyond.models import is_out_of_memory, memory_advice, policy_of, reference_of
 from beyond.plugins import advantage_of, default_lab, loss_of, with_own
+from beyond.reports import announce, evaluate, notes_of, quiet, write_completions
 from beyond.rewards import call
 from beyond.schedule import Schedule
 from beyond.wrappers import entropy_bonus
@@ -43,15 +55,23 @@ class GRPOTrainer:
             solutions' file, or lab15_grpo.py where there is none.
         eval_dataset: rows for evaluation; None: no evaluation.
         callbacks: objects with any of the methods on_rollout, on_advantages, on_loss,
-            on_step_end, on_eval, on_save; each is called as method(trainer, **what there is).
+            on_step_end, on_eval, on_save; each is called as method(trainer, **what there is), on
+            every rank.
+        world: a parallel.World; None: torchrun's, or a world of one.
+
+    Raises:
+        ValueError: settings that do not go together.
     """
 
     def __init__(
         self, model, tokenizer=None, reward_fn=hf_backend.reward, config: GRPOConfig | None = None,
-        lab=None, eval_dataset=None, callbacks=(),
+        lab=None, eval_dataset=None, callbacks=(), world: parallel.World | None = None,
     ):
         self.lab = lab or default_lab()
         self.cfg = cfg = with_own(config or GRPOConfig(), self.lab)
+        self.world = world or parallel.start(cfg.device, only_torchrun=True)
+        if self.world.many:
+            self.cfg = cfg = parallel.settings(cfg, self.world)
         own = isinstance(model, hf_backend.Policy)
         self.policy = model if own else policy_of(model, tokenizer, cfg)
         self.reward_fn, self.callbacks = reward_fn, list(callbacks)
@@ -60,6 +80,7 @@ class GRPOTrainer:
         needed = bool(cfg.kl_beta) or cfg.loss == "guide_custom"
         self.ref = reference_of(self.policy) if needed else None
         self.loss, self.advantages = loss_of(cfg, self.lab), advantage_of(cfg, self.lab)
+        self.through = parallel.scorer(self.policy, self.world, cfg.parallel)
         trained = [p for p in self.policy.parameters() if p.requires_grad]
         self.opt = torch.optim.AdamW(
             trained, cfg.learning_rate, weight_decay=cfg.weight_decay,
@@ -79,38 +100,54 @@ class GRPOTrainer:
             if method := getattr(callback, event, None):
                 method(self, **what)
 
+    def score(self, out: dict, entropies: bool = False):
+        """Return batches.scored(policy, ...), with gradients that all ranks will share."""
+        if not self.world.many:
+            return batches.scored(self.policy, out, entropies)
+        return self.through(batches.scored, out, entropies, self.cfg.parallel == "fsdp")
+
     # ---------------------------------------------------------------- one batch
 
     @torch.no_grad()
     def roll_out(self, rows: list[dict]) -> dict[str, Any]:
-        """Sample, score and compare the responses to some rows; return all that a loss needs."""
+        """Sample, score and compare the responses to this rank's rows; return all a loss needs."""
         cfg, lab = self.cfg, self.lab
-        prompts = [row["text"] for row in rows]
-        groups = lab.sample_group(
-            self.policy, prompts, [str(r["reference"]) for r in rows], cfg.group_size,
-            cfg.temperature,
-        )
-        out, responses = groups["out"], groups["responses"]
+        with parallel.whole(self.through):
+            groups = lab.sample_group(
+                self.policy, [row["text"] for row in rows], [str(r["reference"]) for r in rows],
+                cfg.group_size, cfg.temperature,
+            )
+            out, responses = groups["out"], groups["responses"]
+            # With one step on a batch, old is what the step computes anyway.
+            old = hf_backend.sequence_logprobs(self.policy, out) if cfg.inner_steps > 1 else None
+            ref = hf_backend.sequence_logprobs(self.ref, out) if self.ref else None
+            entropy = hf_backend.token_entropy(self.policy, out)
+        shown = [row["text"] for row in rows for _ in range(cfg.group_size)]
         repeated = [row for row in rows for _ in range(cfg.group_size)]
         names = {k for row in rows for k in row} - {"prompt", "text"}
         columns = {k: [row.get(k) for row in repeated] for k in names}
-        shown = [row["text"] for row in repeated]
         scores = call(self.reward_fn, shown, responses, columns)
         rewards = torch.tensor(
             [float("nan") if s is None else s for s in scores.scores], device=out["ids"].device
         )
         self.tell("on_rollout", rows=rows, responses=responses, rewards=rewards)
-        adv = self.advantages(rewards, cfg.group_size)
+        adv = self.compared(rewards)
         self.tell("on_advantages", rewards=rewards, adv=adv)
-        # With one step on a batch, old is what the step computes anyway.
-        old = hf_backend.sequence_logprobs(self.policy, out) if cfg.inner_steps > 1 else None
-        ref = hf_backend.sequence_logprobs(self.ref, out) if self.ref else None
         return {
             "out": out, "adv": adv, "old": old, "ref": ref, "rewards": rewards,
             "prompts": shown, "responses": responses, "parts": scores.metadata.get("parts", {}),
-            "notes": notes_of(scores.metadata, len(responses)),
-            "entropy": hf_backend.token_entropy(self.policy, out),
+            "notes": notes_of(scores.metadata, len(responses)), "entropy": entropy,
         }
+
+    def compared(self, rewards: torch.Tensor) -> torch.Tensor:
+        """Return the advantages of this rank's rewards; some kinds need those of all ranks."""
+        G, world = self.cfg.group_size, self.world
+        if not world.many:
+            return self.advantages(rewards, G)
+        parts = parallel.gather(world, rewards.cpu())
+        first = sum(map(len, parts[: world.rank]))
+        adv = self.advantages(torch.cat(parts).to(rewards.device), G)
+        return adv[first : first + len(rewards)]
 
     def pieces(self, batch: list[dict]):
         """Yield (rollout, rows) of a batch, micro_batch rows at a time."""
@@ -128,7 +165,7 @@ class GRPOTrainer:
         out = hf_backend.rows_of(rollout["out"], at)
         at = at.to(rollout["adv"].device)
         mask, adv = out["mask"], rollout["adv"][at]
-        logp = hf_backend.sequence_logprobs(self.policy, out)
+        logp, entropy = self.score(out, bool(cfg.entropy_coef))
         old, ref = (logp.detach() if rollout[name] is None else rollout[name][at, :mask.shape[1]]
                     for name in ("old", "ref"))
         takes = {k: v for k, v in totals.items() if k in inspect.signature(self.loss).parameters}
@@ -136,7 +173,6 @@ class GRPOTrainer:
         share = 1.0 if takes else len(at) / totals["rows"]
         loss = functools.partial(self.loss, **takes)
         if cfg.entropy_coef:
-            entropy = hf_backend.token_entropies(self.policy, out)
             value, stats = entropy_bonus(
                 logp, old, ref, adv, mask, entropy=entropy, coef=cfg.entropy_coef / share,
                 tokens=max(1.0, totals["tokens"]), loss=lambda *five: loss(*five[:5]))
@@ -149,17 +185,20 @@ class GRPOTrainer:
 
     def update(self, batch: list[dict]) -> dict[str, float]:
         """Make one optimizer step on a batch; return its metrics."""
-        cfg, found = self.cfg, []
-        rows = sum(len(r["adv"]) for r in batch)
-        tokens = sum(float(r["out"]["mask"].sum()) for r in batch)
-        totals = {"rows": rows, "tokens": tokens, "groups": rows // cfg.group_size}
+        cfg, found, world = self.cfg, [], self.world
+        rows, tokens = parallel.total(world, [
+            sum(len(r["adv"]) for r in batch), sum(float(r["out"]["mask"].sum()) for r in batch)])
+        totals = {"rows": int(rows), "tokens": tokens, "groups": int(rows) // cfg.group_size}
         self.opt.zero_grad(set_to_none=True)
-        for rollout, at in self.pieces(batch):
-            loss, metrics = self.piece_loss(rollout, at, totals)
-            loss.backward()
-            found.append(metrics)
-        norm = torch.nn.utils.clip_grad_norm_(
-            [p for g in self.opt.param_groups for p in g["params"]], cfg.max_grad_norm)
+        pieces = list(self.pieces(batch))
+        for i, (rollout, at) in enumerate(parallel.turns(world, pieces, cfg.parallel)):
+            with parallel.syncing(self.through, i + 1 >= len(pieces)):
+                loss, metrics = self.piece_loss(rollout, at, totals)
+                # DDP and FSDP2 take the mean over the ranks, but the loss is a sum of shares.
+                (loss * (world.size if i < len(pieces) else 0)).backward()
+            found += [metrics] if i < len(pieces) else []
+        norm = parallel.full(torch.nn.utils.clip_grad_norm_(
+            [p for g in self.opt.param_groups for p in g["params"]], cfg.max_grad_norm))
         self.tell("on_loss", losses=found)
         if not torch.isfinite(norm):
             raise FloatingPointError(
@@ -169,7 +208,8 @@ class GRPOTrainer:
         rate = self.schedule.step(self.done)
         self.opt.step()
         self.opt.zero_grad(set_to_none=True)
-        return joined(found) | {"grad_norm": float(norm), "learning_rate": rate}
+        parts = [part for rank in parallel.gather(world, found) for part in rank]
+        return joined(parts) | {"grad_norm": float(norm), "learning_rate": rate}
 
     # ---------------------------------------------------------------- the loop
 
@@ -183,54 +223,55 @@ class GRPOTrainer:
 
         Ctrl-C is a normal end: what was trained is saved in final/, as at the end.
         """
-        rows = usable(dataset, self.policy)
+        with quiet(self.world):
+            rows = usable(dataset, self.policy)
+            total = announce(len(rows), self.cfg)
+        batches.check_parts(len(rows), self.cfg, self.world)
         self.eval_rows = list(eval_dataset or self.eval_rows)
-        total = self.announce(len(rows))
         self.schedule.total = total
-        seed_everything(self.cfg.seed)
+        seed_everything(parallel.seed_of(self.cfg.seed, self.world.rank))
         if resume:
             self.load(resume)
-        self.log = RunLog(self.cfg, self.done if resume else None)
+        if self.world.main:
+            self.log = RunLog(self.cfg, self.done if resume else None)
         self.history: list[dict[str, float]] = []
+        failed = True
         try:
-            self.run(rows, total)
+            if self.run(rows, total):
+                raise KeyboardInterrupt
+            failed = False
         except KeyboardInterrupt:
-            print(f"Stopped by Ctrl-C after {self.done} of {total} steps.")
+            failed = False
+            self.say(f"Stopped by Ctrl-C after {self.done} of {total} steps.")
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             self.opt.zero_grad(set_to_none=True)
             raise MemoryError(f"{memory_advice(self.cfg)}. ({str(error):.100})") from error
         finally:
-            self.save("final", whole=False)
-            self.log.close()
+            # After an error the other ranks are not here to save with: torchrun ends them.
+            if not (failed and self.world.many):
+                self.save("final", whole=False)
+            if self.world.main:
+                self.log.close()
         return self.history
 
-    def announce(self, n: int) -> int:
-        """Return the number of optimizer steps; warn of what would never happen in so many."""
-        cfg = self.cfg
-        batches = -(-n // (cfg.prompts_per_step * cfg.gradient_accumulation_steps))
-        total = batches * cfg.inner_steps * cfg.num_train_epochs
-        total = min(total, cfg.max_steps) if cfg.max_steps else total
-        print(f"{n} prompts, {total} optimizer steps")
-        for name in ("logging_steps", "save_steps", "eval_steps"):
-            if getattr(cfg, name) > total:
-                print(f"{name} = {getattr(cfg, name)} is more than the {total} steps there are: "
-                      f"it happens at the end only. Set {name} lower to see more.")
-        if cfg.warmup_steps >= total:
-            print(f"warmup_steps = {cfg.warmup_steps} of {total} steps: the learning rate never "
-                  "reaches its peak")
-        return total
+    def say(self, text: str) -> None:
+        """Print, on one rank."""
+        if self.world.main:
+            print(text)
 
-    def run(self, rows: list[dict], total: int) -> None:
-        """Make all optimizer steps that are left."""
+    def run(self, rows: list[dict], total: int) -> bool:
+        """Make all optimizer steps that are left; return whether Ctrl-C has ended it before."""
         from tqdm import tqdm
 
-        with tqdm(total=total, initial=self.done, ascii=True, disable=None) as bar:
+        off = None if self.world.main else True
+        with (tqdm(total=total, initial=self.done, ascii=True, disable=off) as bar,
+              parallel.ctrl_c(self.world) as pressed):
             while self.done < total:
                 begun, before = time.perf_counter(), self.done
                 if self.whole:  # your grpo_step: sampling and all inner steps in one call
-                    metrics, rollouts = self.whole(self.next_rows(rows))
+                    metrics, rollouts = self.whole(self.mine(rows))
                     self.batch = {"rollouts": rollouts, "inner": self.cfg.inner_steps}
                 else:
                     if self.batch is None:
@@ -240,43 +281,39 @@ class GRPOTrainer:
                     self.done += 1
                 self.measure(metrics, len(rows), time.perf_counter() - begun)
                 if self.batch["inner"] == self.cfg.inner_steps:
-                    self.write_completions()
+                    write_completions(self)
                     self.batch = None
                 self.after_step(before, total)
                 bar.update(self.done - bar.n)
+                if parallel.stopped(self.world, pressed):
+                    return True
+        return False
 
     def measure(self, metrics: dict[str, float], n: int, seconds: float) -> None:
         """Add what else can be said of a step to its metrics; keep them until the next log."""
-        rollouts, cfg, place = self.batch["rollouts"], self.cfg, self.place
+        cfg, place, ends = self.cfg, self.place, self.policy.ends
+        mine = [facts_of(rollout, ends) for rollout in self.batch["rollouts"]]
+        facts = batches.in_order(parallel.gather(self.world, mine))
         if not self.batch.get("counted"):
             self.batch["counted"] = True
-            self.tokens += sum(
-                int(r["out"]["mask"].sum() + r["out"]["prompts"]["real"].sum(1)[
-                    r["out"]["prompts"]["row"]].sum()) for r in rollouts)
-        found = metrics | rollout_metrics(rollouts, cfg, self.policy, self.reward_fn)
+            self.tokens += tokens_of(facts)
+        found = metrics | rollout_metrics(facts, cfg, self.reward_fn)
         epoch = place["epoch"] + place["row"] / n
         self.window.append(
             found | {"num_tokens": self.tokens, "epoch": epoch, "step_time": seconds})
         if warning := self.collapsed(found, cfg):
-            print(warning)
+            self.say(warning)
 
-    def next_rows(self, rows: list[dict]) -> list[dict]:
-        """Return the next prompts_per_step rows of this epoch's order, fewer at its end."""
-        cfg, place = self.cfg, self.place
-        order = list(range(len(rows)))
-        if cfg.shuffle:
-            random.Random(f"{cfg.seed}-{place['epoch']}").shuffle(order)
-        part = order[place["row"] : place["row"] + cfg.prompts_per_step]
-        place["row"] += len(part)
-        if place["row"] >= len(rows):
-            place["epoch"], place["row"] = place["epoch"] + 1, 0
-        return [rows[i] for i in part]
+    def mine(self, rows: list[dict]) -> list[dict]:
+        """Return this rank's share of the next prompts_per_step rows."""
+        part = batches.next_rows(self.place, rows, self.cfg)
+        return part[parallel.my_part(self.world, len(part))]
 
     def next_batch(self, rows: list[dict]) -> list[dict]:
         """Sample the responses of the next batch; it ends where the epoch ends."""
         rollouts = []
         for _ in range(self.cfg.gradient_accumulation_steps):
-            rollouts.append(self.roll_out(self.next_rows(rows)))
+            rollouts.append(self.roll_out(self.mine(rows)))
             if self.place["row"] == 0:
                 break
         return rollouts
@@ -296,46 +333,17 @@ class GRPOTrainer:
             metrics = mean_of(self.window) | found
             self.window = []
             self.history.append({"step": self.done} | metrics)
-            self.log.metrics(self.done, metrics)
+            if self.world.main:
+                self.log.metrics(self.done, metrics)
         if due(cfg.save_steps) and not last:
             self.save(f"checkpoint-{self.done}")
-            checkpoints.prune(cfg.output_dir, cfg.save_total_limit)
+            if self.world.main:
+                checkpoints.prune(cfg.output_dir, cfg.save_total_limit)
         self.tell("on_step_end", step=self.done)
 
-    def write_completions(self) -> None:
-        """Write all responses of the batch that is done with."""
-        rows: list[dict] = []
-        for rollout in self.batch["rollouts"]:
-            ids = hf_backend.response_ids(rollout["out"])
-            parts = rollout["parts"]
-            for i, text in enumerate(rollout["responses"]):
-                reward = float(rollout["rewards"][i])
-                rows.append({
-                    "prompt": rollout["prompts"][i], "completion": text, "ids": ids[i],
-                    "reward": None if reward != reward else reward,
-                    "advantage": float(rollout["adv"][i]),
-                } | {f"rewards/{k}": v[i] for k, v in parts.items()} | {
-                    k: v[i] for k, v in rollout.get("notes", {}).items()})
-        shown = self.cfg.log_completions if self.done % self.cfg.logging_steps == 0 else 0
-        self.log.completions(self.done, rows, shown)
-
-    @torch.no_grad()
     def evaluate(self, greedy: bool = False) -> float:
         """Return the mean reward of one response to each evaluation prompt; own random numbers."""
-        rows = usable(self.eval_rows, self.policy)[: self.cfg.eval_samples]
-        generator = torch.Generator(self.policy.device).manual_seed(self.cfg.seed)
-        scores: list[float | None] = []
-        for start in range(0, len(rows), 64):
-            part = rows[start : start + 64]
-            out = hf_backend.sample(
-                self.policy, [r["text"] for r in part], self.cfg.temperature, greedy,
-                generator=generator)
-            names = {k for row in part for k in row} - {"prompt", "text"}
-            columns = {k: [row.get(k) for row in part] for k in names}
-            responses = hf_backend.decode_responses(out)
-            scores += call(self.reward_fn, [r["text"] for r in part], responses, columns).scores
-        known = [s for s in scores if s is not None]
-        return sum(known) / max(1, len(known))
+        return evaluate(self, greedy)
 
     # ---------------------------------------------------------------- saving
 
@@ -349,28 +357,38 @@ class GRPOTrainer:
         }
         path = f"{self.cfg.output_dir}/{name}"
         try:
-            checkpoints.save(path, self.policy, state if whole else None)
+            if self.world.many:
+                checkpoints_many.save(path, self, state if whole else None)
+            else:
+                checkpoints.save(path, self.policy, state if whole else None)
             self.tell("on_save", path=path)
         except OSError as error:
-            print(f"{path} was not saved: {error}. Earlier checkpoints are whole.")
+            self.say(f"{path} was not saved: {error}. Earlier checkpoints are whole.")
 
     def load(self, resume: str | bool) -> None:
         """Go back to where a checkpoint was written."""
-        kept = checkpoints.found(self.cfg.output_dir)
+        kept = parallel.gather(self.world, checkpoints.found(self.cfg.output_dir))[0]
         if resume is True and not kept:
-            print(f"no checkpoint in {self.cfg.output_dir}: starting at step 0")
+            self.say(f"no checkpoint in {self.cfg.output_dir}: starting at step 0")
             return
-        state = checkpoints.load_state(kept[-1] if isinstance(resume, bool) else resume)
-        own = dict(self.policy.model.named_parameters())
-        with torch.no_grad():
-            for name, value in state["trained"].items():
-                own[name].copy_(value)
-        self.opt.load_state_dict(state["opt"])
+        folder = Path(kept[-1] if isinstance(resume, bool) else resume)
+        state = checkpoints.load_state(folder)
+        if self.world.many or "processes" in state:
+            checkpoints_many.load(folder, state, self)
+        else:
+            own = dict(self.policy.model.named_parameters())
+            with torch.no_grad():
+                for name, value in state["trained"].items():
+                    own[name].copy_(value)
+            self.opt.load_state_dict(state["opt"])
         self.done, self.place, self.window = state["step"], state["place"], state["window"]
         self.tokens = state["tokens"]
         self.batch = checkpoints.as_sampled(state["batch"], self.policy)
-        checkpoints.set_random_state(state["random"])
-        print(f"resumed at step {self.done}")
+        if state["random"]:
+            checkpoints.set_random_state(state["random"])
+        else:
+            seed_everything(parallel.seed_of(self.cfg.seed + self.done, self.world.rank))
+        self.say(f"resumed at step {self.done}")
 
 
 # ============================================================== helpers
@@ -380,12 +398,3 @@ def seed_everything(seed: int) -> None:
     """Seed what sampling draws from."""
     torch.manual_seed(seed)
     random.seed(seed)
-
-
-def notes_of(metadata: dict[str, Any], n: int) -> dict[str, list]:
-    """Return what a reward noted of each of n responses, as plain text and numbers."""
-    plain = (str, int, float, type(None))
-    return {
-        f"metadata/{k}": [x if isinstance(x, plain) else str(x) for x in v]
-        for k, v in metadata.items() if k != "parts" and isinstance(v, list) and len(v) == n
-    }

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
 
 import tinylm
@@ -35,7 +36,7 @@ def parse(about: str | None, args: Sequence[str] | None = None) -> argparse.Name
 
     Raises:
         SystemExit: a flag is wrong; argparse has said which.
-        ValueError, OSError: there is no such lab file, loss or setting.
+        ValueError, OSError: there is no such lab file, loss, device or setting.
     """
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = first.add_argument
@@ -65,7 +66,23 @@ def parse(about: str | None, args: Sequence[str] | None = None) -> argparse.Name
     flags.cfg = lab.GRPOConfig(**(own | given))
     flags.out = Path(flags.out or f"runs/tiny-seed{flags.cfg.seed}")
     flags.resume = flags.resume or restarts() > 0
+    check(flags)
     return flags
+
+
+def check(flags: argparse.Namespace) -> None:
+    """Raise a ValueError for what would only be noticed later, or never."""
+    if flags.threads < 1:
+        raise ValueError(f"--threads {flags.threads} is not allowed; give 1 or more")
+    try:
+        there = torch.zeros(0, device=flags.device).device.type in ("cpu", "cuda")
+    except (RuntimeError, AssertionError):  # an unknown word; no such device here
+        there = False
+    if not there:
+        raise ValueError(f"--device {flags.device}: torch finds none here; give cpu or cuda")
+    at = next(path for path in (flags.out, *flags.out.absolute().parents) if path.exists())
+    if not at.is_dir() or not os.access(at, os.W_OK):
+        raise ValueError(f"--out {flags.out}: {at} is no folder that can be written to")
 
 
 def variant_of(name: str) -> Variant:

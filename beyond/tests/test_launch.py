@@ -211,7 +211,9 @@ def test_too_few_prompts_are_refused_by_all_ranks(job, ranks):
     [(["--loss", "dapoo"], "--loss 'dapoo' is unknown; known: lab, grpo"),
      (["--loss", "dapo_full"], "only beyond.compare can"),
      (["--lab", "nowhere.py"], "there is no lab file "),
-     (["--G", "1"], "G = 1 is not allowed")],
+     (["--G", "1"], "G = 1 is not allowed"), (["--threads", "0"], "give 1 or more"),
+     (["--device", "banana"], "give cpu or cuda"),
+     (["--out", __file__], "no folder that can be written to")],
 )
 def test_a_wrong_flag_is_one_line(capsys, tmp_path, more, said):
     assert tiny.main(["--out", str(tmp_path), *more]) == 2
