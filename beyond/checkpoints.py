@@ -23,6 +23,12 @@ import torch
 STATE = "state.pt"
 
 
+def seed_everything(seed: int) -> None:
+    """Seed what training draws from."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+
+
 def random_state() -> dict[str, Any]:
     """Return the state of every generator that training draws from."""
     state = {"python": random.getstate(), "torch": torch.get_rng_state()}
@@ -55,6 +61,9 @@ def write_model(folder: Path, policy, weights: dict[str, torch.Tensor] | None = 
         policy: an hf_backend.Policy.
         weights: taken in the place of the model's own.
     """
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # it would be in the middle of ours
     model = policy.model
     if hasattr(model, "merge_and_unload"):  # LoRA: a whole model, and the adapter beside it
         model.save_pretrained(folder / "adapter")
@@ -122,6 +131,15 @@ def load_state(folder: str | Path, name: str = STATE) -> dict[str, Any]:
         raise
     except Exception as error:
         raise OSError(f"{path} cannot be read: {type(error).__name__}: {error}"[:200]) from error
+
+
+def put_back(state: dict[str, Any], policy, opt: torch.optim.Optimizer) -> None:
+    """Take over weights and optimizer of a checkpoint that one process wrote, in one process."""
+    own = dict(policy.model.named_parameters())
+    with torch.no_grad():
+        for name, value in state["trained"].items():
+            own[name].copy_(value)
+    opt.load_state_dict(state["opt"])
 
 
 def plain(batch):

@@ -36,19 +36,24 @@ def loss_metrics(loss, stats, logp, old, adv, mask, cfg) -> dict[str, Any]:
     return {
         "loss": float(loss), "kl": stats.get("kl"), "ratio_max": float(rho.max()),
         "low": seq_share(low, mask).cpu(), "high": seq_share(high, mask).cpu(),
+        "low_tokens": float((low * mask).sum()), "high_tokens": float((high * mask).sum()),
         "tokens": float(mask.sum()),
     }
 
 
 def joined(parts: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the metrics of a batch from those of its micro-batches."""
+    """Return the metrics of a batch from those of its micro-batches.
+
+    As in TRL, clip_ratio/..._mean are over all tokens, low_min and high_max over responses.
+    """
     low, high = torch.cat([p["low"] for p in parts]), torch.cat([p["high"] for p in parts])
     tokens = max(1.0, sum(p["tokens"] for p in parts))
+    n_low, n_high = (sum(p[name] for p in parts) for name in ("low_tokens", "high_tokens"))
     found = {
         "loss": sum(p["loss"] for p in parts), "ratio_max": max(p["ratio_max"] for p in parts),
-        "clip_ratio/low_mean": float(low.mean()), "clip_ratio/low_min": float(low.min()),
-        "clip_ratio/high_mean": float(high.mean()), "clip_ratio/high_max": float(high.max()),
-        "clip_ratio/region_mean": float((low + high).mean()),
+        "clip_ratio/low_mean": n_low / tokens, "clip_ratio/low_min": float(low.min()),
+        "clip_ratio/high_mean": n_high / tokens, "clip_ratio/high_max": float(high.max()),
+        "clip_ratio/region_mean": (n_low + n_high) / tokens,
     }
     if all(p["kl"] is not None for p in parts):
         found["kl"] = sum(float(p["kl"]) * p["tokens"] for p in parts) / tokens
@@ -112,6 +117,7 @@ def rollout_metrics(facts: list[dict[str, Any]], cfg, reward_fn) -> dict[str, fl
     found = {
         "reward": float(known.mean()) if len(known) else 0.0,
         "reward_std": std(known),
+        "frac_unscored": 1 - len(known) / max(1, len(rewards)),
         "frac_reward_zero_std": float((high <= low).float().mean()),
         f"pass@{cfg.group_size}": float((high > 0).float().mean()),
         "entropy": sum(f["entropy"] * n for f, n in zip(facts, tokens)) / max(1, sum(tokens)),
@@ -128,13 +134,17 @@ def rollout_metrics(facts: list[dict[str, Any]], cfg, reward_fn) -> dict[str, fl
 
 
 class CollapseWatch:
-    """Says once when there is nothing left to learn from: no entropy, and equal rewards."""
+    """Says once when there is nothing to learn from: no score, or no entropy and equal rewards."""
 
     def __init__(self):
-        self.flat, self.said = 0, False
+        self.flat, self.said, self.said_unscored = 0, False, False
 
     def __call__(self, metrics: dict[str, float], cfg) -> str | None:
-        """Return a warning after FLAT_STEPS such steps in a row, else None."""
+        """Return a warning after a step without a score, or FLAT_STEPS flat ones, else None."""
+        if metrics["frac_unscored"] == 1 and not self.said_unscored:
+            self.said_unscored = True
+            return ("no response of this step has a score: the reward returned None or NaN for "
+                    "all. Nothing is learned; see completions.jsonl for what it was given")
         flat = metrics["entropy"] < FLAT_ENTROPY and metrics["frac_reward_zero_std"] == 1
         self.flat = self.flat + 1 if flat else 0
         if self.flat < FLAT_STEPS or self.said:

@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -186,16 +187,25 @@ def agree(world: World, do: Callable[[], Any]) -> Any:
 
 @contextlib.contextmanager
 def ctrl_c(world: World) -> Iterator[list[int]]:
-    """Yield a list that gets an entry with every Ctrl-C, instead of an exception in the middle.
+    """Yield a list that gets an entry with Ctrl-C, instead of an exception in the middle of a step.
 
     Ranks must stop after the same step; see stopped. torchrun passes Ctrl-C on and waits
-    --shutdown-timeout seconds (30) before it kills. A world of one has the usual exception.
+    --shutdown-timeout seconds (30) before it kills. In a world of one a second Ctrl-C is the
+    usual exception.
     """
     pressed: list[int] = []
-    if not world.many or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield pressed
         return
-    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+
+    def press(number, frame):
+        if pressed and not world.many:
+            raise KeyboardInterrupt
+        pressed.append(number)
+        if world.main:
+            print("\nCtrl-C: stopping after this step", file=sys.stderr, flush=True)
+
+    before = signal.signal(signal.SIGINT, press)
     try:
         yield pressed
     finally:

@@ -42,6 +42,18 @@ def notes_of(metadata: dict[str, Any], n: int) -> dict[str, list]:
     }
 
 
+def columns_of(rows: list[dict], out: dict[str, Any]) -> dict[str, list]:
+    """Return what a reward may ask for beside prompts and responses: the data's columns, the ids.
+
+    Args:
+        rows: the data's row of each response.
+        out: what sample returned for them.
+    """
+    names = {k for row in rows for k in row} - {"prompt", "text"}
+    ids = {"completion_ids": hf_backend.response_ids(out)}
+    return ids | {k: [row.get(k) for row in rows] for k in names}
+
+
 def completion_rows(rollout: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the responses of a rollout as rows of completions.jsonl."""
     ids, parts, rows = hf_backend.response_ids(rollout["out"]), rollout["parts"], []
@@ -83,10 +95,8 @@ def evaluate(trainer, greedy: bool = False) -> float:
             part = rows[start : start + 64]
             texts = [r["text"] for r in part]
             out = hf_backend.sample(policy, texts, cfg.temperature, greedy, generator=generator)
-            names = {k for row in part for k in row} - {"prompt", "text"}
-            columns = {k: [row.get(k) for row in part] for k in names}
             responses = hf_backend.decode_responses(out)
-            scores += call(trainer.reward_fn, texts, responses, columns).scores
+            scores += call(trainer.reward_fn, texts, responses, columns_of(part, out)).scores
     known = [s for s in scores if s is not None]
     got, answered = total(world, [sum(known), len(known)])
     return got / max(1, answered)

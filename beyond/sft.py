@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from beyond import checkpoints, hf_backend
+from beyond.checkpoints import seed_everything
 from beyond.config import GRPOConfig, add_arguments, from_flags
 from beyond.data import load_rows, usable
 from beyond.logs import RunLog, mean_of
 from beyond.models import is_out_of_memory, load_policy, memory_advice
 from beyond.schedule import Schedule
 from beyond.smollm import model_folder
-from beyond.trainer import seed_everything
 
 
 def spoken_ids(policy: hf_backend.Policy, text: str) -> list[int]:

@@ -35,6 +35,7 @@ REWARDS = {
     "numeric": rewards.NumericReward,
     "think": rewards.ThinkTagReward,
     "length": rewards.LengthPenaltyReward,
+    "reasoning_gym": rewards.ReasoningGymReward,
 }
 # 20 steps of 4 prompts x 8 responses; a learning rate that a model of 135M bears.
 SUMS = {"stop": "\n", "max_new_tokens": 6, "max_steps": 20, "num_train_epochs": 5,
@@ -51,13 +52,15 @@ def load_data(name: str, seed: int, limit: int | None) -> list[dict]:
         return data.load_sums(limit or 100, seed=seed)
     if name == "gsm8k":
         return data.load_gsm8k(max_samples=limit or 500)
+    if name.startswith("gsm8k:"):
+        return data.load_gsm8k(max_samples=limit or 500, path=name.partition(":")[2])
     if name == "gsm8k_mock":
         return data.load_gsm8k_mock(limit or 20)
     if name.startswith("reasoning_gym:"):
         return data.load_reasoning_gym(name.partition(":")[2], limit or 100, seed)
     if Path(name).suffix in (".jsonl", ".json", ".parquet") or Path(name).exists():
         return data.load_rows(name, limit)
-    known = ["sums", "gsm8k", "gsm8k_mock", "reasoning_gym:TASK"]
+    known = ["sums", "gsm8k", "gsm8k:FILE", "gsm8k_mock", "reasoning_gym:TASK"]
     raise ValueError(f"--data {name!r} is no file and no data set{nearest(name, known)}")
 
 
@@ -81,7 +84,8 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--lab", metavar="FILE", help="your lab file (the solutions')")
     parser.add_argument("--model", metavar="FOLDER", help="model (SmolLM2-135M, fetched once)")
-    parser.add_argument("--data", default="sums", help="sums, gsm8k, gsm8k_mock, or a JSONL file")
+    parser.add_argument("--data", default="sums", metavar="X",
+                        help="sums, gsm8k[:FILE], gsm8k_mock, reasoning_gym:TASK, or a file")
     parser.add_argument("--eval-data", help="rows for evaluation (sums: 200 others)")
     parser.add_argument("--max-samples", type=int, help="at most so many rows")
     parser.add_argument("--reward", default="exact",
@@ -181,6 +185,10 @@ def train(flags: argparse.Namespace, world: parallel.World) -> int:
         if training:
             raise
         return 3 if isinstance(error, MemoryError) else 2
+    except KeyboardInterrupt:
+        if world.main:
+            print("Stopped by Ctrl-C before the first step: there is nothing to keep.")
+        return 130
     if world.main and before is not None and history:
         after = history[-1].get("eval/accuracy")
         summary = {"before": before, "after": after}

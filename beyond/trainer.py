@@ -9,13 +9,12 @@ micro_batch responses at a time, each loss weighted by its share of the batch, s
 the gradients is the gradient of the whole batch, however it is cut. The last batch of an epoch may
 be smaller; it is a step like the others.
 
-With several processes (parallel.py) each of them takes its share of the prompts, whole groups, and
-the batch is what they have together: a step is the one that a single process would make on it.
+With several processes (parallel.py) each takes its share of the prompts, whole groups; a step is
+the one that a single process would make on what they have together.
 """
 
 import functools
 import inspect
-import random
 import time
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from beyond.measures import (
 )
 from beyond.models import is_out_of_memory, memory_advice, policy_of, reference_of
 from beyond.plugins import advantage_of, default_lab, loss_of, with_own
-from beyond.reports import announce, evaluate, notes_of, quiet, write_completions
+from beyond.reports import announce, columns_of, evaluate, notes_of, quiet, write_completions
 from beyond.rewards import call
 from beyond.schedule import Schedule
 from beyond.wrappers import entropy_bonus
@@ -123,9 +122,7 @@ class GRPOTrainer:
             ref = hf_backend.sequence_logprobs(self.ref, out) if self.ref else None
             entropy = hf_backend.token_entropy(self.policy, out)
         shown = [row["text"] for row in rows for _ in range(cfg.group_size)]
-        repeated = [row for row in rows for _ in range(cfg.group_size)]
-        names = {k for row in rows for k in row} - {"prompt", "text"}
-        columns = {k: [row.get(k) for row in repeated] for k in names}
+        columns = columns_of([row for row in rows for _ in range(cfg.group_size)], out)
         scores = call(self.reward_fn, shown, responses, columns)
         rewards = torch.tensor(
             [float("nan") if s is None else s for s in scores.scores], device=out["ids"].device
@@ -221,7 +218,8 @@ class GRPOTrainer:
             eval_dataset: in the place of the constructor's.
             resume: True for the newest checkpoint of output_dir, or a checkpoint's folder.
 
-        Ctrl-C is a normal end: what was trained is saved in final/, as at the end.
+        Ctrl-C is a normal end: the step at hand is finished, a checkpoint is written to go on
+        from, and final/, as at the end. A second Ctrl-C does not wait and writes final/ alone.
         """
         with quiet(self.world):
             rows = usable(dataset, self.policy)
@@ -229,7 +227,7 @@ class GRPOTrainer:
         batches.check_parts(len(rows), self.cfg, self.world)
         self.eval_rows = list(eval_dataset or self.eval_rows)
         self.schedule.total = total
-        seed_everything(parallel.seed_of(self.cfg.seed, self.world.rank))
+        checkpoints.seed_everything(parallel.seed_of(self.cfg.seed, self.world.rank))
         if resume:
             self.load(resume)
         if self.world.main:
@@ -238,11 +236,15 @@ class GRPOTrainer:
         failed = True
         try:
             if self.run(rows, total):
+                self.keep()
                 raise KeyboardInterrupt
             failed = False
         except KeyboardInterrupt:
             failed = False
-            self.say(f"Stopped by Ctrl-C after {self.done} of {total} steps.")
+            kept = checkpoints.found(self.cfg.output_dir)
+            place = kept[-1].name if kept else "the start"
+            self.say(f"Stopped by Ctrl-C after {self.done} of {total} steps. final/ has the model; "
+                     f"a resume goes on from {place}.")
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -336,9 +338,7 @@ class GRPOTrainer:
             if self.world.main:
                 self.log.metrics(self.done, metrics)
         if due(cfg.save_steps) and not last:
-            self.save(f"checkpoint-{self.done}")
-            if self.world.main:
-                checkpoints.prune(cfg.output_dir, cfg.save_total_limit)
+            self.keep()
         self.tell("on_step_end", step=self.done)
 
     def evaluate(self, greedy: bool = False) -> float:
@@ -365,6 +365,12 @@ class GRPOTrainer:
         except OSError as error:
             self.say(f"{path} was not saved: {error}. Earlier checkpoints are whole.")
 
+    def keep(self) -> None:
+        """Write a checkpoint of this step, and remove the oldest if there are too many."""
+        self.save(f"checkpoint-{self.done}")
+        if self.world.main:
+            checkpoints.prune(self.cfg.output_dir, self.cfg.save_total_limit)
+
     def load(self, resume: str | bool) -> None:
         """Go back to where a checkpoint was written."""
         kept = parallel.gather(self.world, checkpoints.found(self.cfg.output_dir))[0]
@@ -376,25 +382,11 @@ class GRPOTrainer:
         if self.world.many or "processes" in state:
             checkpoints_many.load(folder, state, self)
         else:
-            own = dict(self.policy.model.named_parameters())
-            with torch.no_grad():
-                for name, value in state["trained"].items():
-                    own[name].copy_(value)
-            self.opt.load_state_dict(state["opt"])
+            checkpoints.put_back(state, self.policy, self.opt)
         self.done, self.place, self.window = state["step"], state["place"], state["window"]
         self.tokens = state["tokens"]
         self.batch = checkpoints.as_sampled(state["batch"], self.policy)
+        checkpoints.seed_everything(parallel.seed_of(self.cfg.seed + self.done, self.world.rank))
         if state["random"]:
             checkpoints.set_random_state(state["random"])
-        else:
-            seed_everything(parallel.seed_of(self.cfg.seed + self.done, self.world.rank))
         self.say(f"resumed at step {self.done}")
-
-
-# ============================================================== helpers
-
-
-def seed_everything(seed: int) -> None:
-    """Seed what sampling draws from."""
-    torch.manual_seed(seed)
-    random.seed(seed)

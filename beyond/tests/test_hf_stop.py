@@ -1,0 +1,103 @@
+"""Ctrl-C as a normal end, and what a step reports: clipped tokens, ids, responses without score."""
+
+import signal
+
+import pytest
+import torch
+
+pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
+
+from beyond import checkpoints, train_hf
+from beyond.measures import joined, loss_metrics
+from beyond.tests import tiny
+from beyond.tests.test_hf_train import digits, lines, trainer, weights
+
+
+class Press:
+    """Presses Ctrl-C in the middle of a step."""
+
+    def __init__(self, step, times=1):
+        self.step, self.times = step, times
+
+    def on_loss(self, trainer, losses):
+        """Press at the step, before the optimizer has made it."""
+        if trainer.done + 1 == self.step:
+            for _ in range(self.times):
+                signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("inner", [1, 2])
+def test_a_run_goes_on_to_the_bit_after_ctrl_c(tmp_path, capsys, inner):
+    whole = trainer(tmp_path / "whole", save_steps=0, inner_steps=inner)
+    whole.train(tiny.rows(9))
+    stopped = trainer(tmp_path / "cut", [Press(5)], save_steps=0, inner_steps=inner)
+    stopped.train(tiny.rows(9))
+    assert stopped.done == 5  # the step is finished first
+    said = capsys.readouterr()
+    assert "stopping after this step" in said.err and "goes on from checkpoint-5" in said.out
+    again = trainer(tmp_path / "cut", save_steps=0, inner_steps=inner)
+    again.train(tiny.rows(9), resume=True)
+    assert torch.equal(weights(again), weights(whole))
+    assert lines(tmp_path / "cut", "training_log") == lines(tmp_path / "whole", "training_log")
+
+
+def test_a_second_ctrl_c_does_not_wait_and_leaves_a_model_but_no_checkpoint(tmp_path, capsys):
+    made = trainer(tmp_path, [Press(5, times=2)], save_steps=0)
+    made.train(tiny.rows(9))
+    assert made.done == 4 and not checkpoints.found(tmp_path)
+    assert (tmp_path / "final" / "model.safetensors").is_file()
+    assert "goes on from the start" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler  # as it was
+
+
+def test_ctrl_c_before_the_first_step_is_one_line(monkeypatch, capsys, tmp_path):
+    def press(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train_hf, "materials", press)
+    assert train_hf.main(["--data", "sums", "--output-dir", str(tmp_path)]) == 130
+    assert capsys.readouterr().out == (
+        "Stopped by Ctrl-C before the first step: there is nothing to keep.\n")
+
+
+def test_clip_ratios_are_shares_of_tokens_and_their_extremes_of_responses(tmp_path):
+    cfg = trainer(tmp_path, clip_epsilon=0.2).cfg
+    mask = torch.tensor([[1.0, 1, 1, 1], [1, 0, 0, 0]])
+    logp = torch.log(torch.tensor([[1.5, 1.0, 1.0, 1.0], [0.5, 9, 9, 9]]))
+    adv, old = torch.tensor([1.0, -1.0]), torch.zeros(2, 4)
+    parts = [loss_metrics(torch.tensor(0.0), {"kl": 0.0}, logp[i : i + 1], old[i : i + 1],
+                          adv[i : i + 1], mask[i : i + 1], cfg) for i in range(2)]
+    found = joined(parts)  # of 5 tokens one is clipped above, and one below
+    assert found["clip_ratio/high_mean"] == pytest.approx(1 / 5)
+    assert found["clip_ratio/low_mean"] == pytest.approx(1 / 5)
+    assert found["clip_ratio/region_mean"] == pytest.approx(2 / 5)
+    assert found["clip_ratio/high_max"] == pytest.approx(1 / 4)
+    assert found["clip_ratio/low_min"] == 0
+
+
+def test_a_reward_may_ask_for_the_sampled_ids(tmp_path):
+    seen = []
+
+    def score(prompts, responses, completion_ids):
+        seen.extend(zip(responses, completion_ids))
+        return [digits(r, None) for r in responses]
+
+    made = trainer(tmp_path, max_steps=1)
+    made.reward_fn, made.eval_rows = score, tiny.rows(3)
+    made.train(tiny.rows(3))
+    ends = made.policy.ends
+    for text, ids in seen:
+        kept = ids[:-1] if ids[-1] in ends else ids
+        assert made.policy.tokenizer.decode(kept, skip_special_tokens=True) == text
+    assert len(seen) == 3 * made.cfg.group_size + 2 * 3  # and of two evaluations
+
+
+def test_a_step_without_any_score_is_said_once(tmp_path, capsys):
+    made = trainer(tmp_path)
+    made.reward_fn = lambda prompts, responses, **_: [None] * len(responses)
+    before = weights(made).clone()
+    made.cfg.kl_beta = 0.0
+    history = made.train(tiny.rows(9))
+    assert capsys.readouterr().out.count("no response of this step has a score") == 1
+    assert all(h["frac_unscored"] == 1 for h in history)
+    assert torch.allclose(weights(made), before)
