@@ -136,10 +136,26 @@ def load_state(folder: str | Path, name: str = STATE) -> dict[str, Any]:
 def put_back(state: dict[str, Any], policy, opt: torch.optim.Optimizer) -> None:
     """Take over weights and optimizer of a checkpoint that one process wrote, in one process."""
     own = dict(policy.model.named_parameters())
+    check_same(state["trained"], own)
     with torch.no_grad():
         for name, value in state["trained"].items():
             own[name].copy_(value)
     opt.load_state_dict(state["opt"])
+
+
+def check_same(kept: dict[str, torch.Tensor], own: dict[str, torch.nn.Parameter]) -> None:
+    """Raise a ValueError if a checkpoint's trained weights are not those that are trained now."""
+    if {n: v.shape for n, v in kept.items()} != {
+            n: p.shape for n, p in own.items() if p.requires_grad}:
+        raise ValueError("the checkpoint is of another model or another lora_rank: resume with "
+                         "those it was made with, or take another output_dir")
+
+
+def changed(state: dict[str, Any], cfg) -> str:
+    """Return which settings differ from those of a checkpoint, or nothing."""
+    before, now = state.get("settings", {}), vars(cfg)
+    odd = [f"{k} {v} -> {now[k]}" for k, v in before.items() if k in now and now[k] != v]
+    return f", with other settings: {', '.join(odd)}" if odd else ""
 
 
 def plain(batch):

@@ -102,6 +102,7 @@ def load(folder: Path, state: dict[str, Any], trainer) -> None:
     """
     policy, opt, world = trainer.policy, trainer.opt, trainer.world
     if (before := state.get("processes", 1)) == 1:
+        checkpoints.check_same(state["trained"], dict(policy.model.named_parameters()))
         put_parts(policy, opt, named(state, policy, opt), everything=True)
         kept = [{"random": state["random"], "batch": state["batch"]}]
     else:

@@ -139,6 +139,9 @@ def flat(tree: Any, where: str) -> dict[str, Any]:
     for key, value in tree.items():
         pairs = flat(value, where) if isinstance(value, dict) else {str(key): value}
         for name, item in pairs.items():
+            if name in ("lab", "model", "data", "reward"):
+                raise ValueError(
+                    f"{where}: {name} is no setting; give --{name} on the command line")
             if name not in known:
                 raise ValueError(f"{where}: unknown setting {name!r}{nearest(name, known)}")
             if name in found:
@@ -158,6 +161,8 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 
     try:
         tree = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text") from None
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is no YAML: {str(error).splitlines()[0]}") from None
     by_name = {spec.name: spec for spec in fields(GRPOConfig)}

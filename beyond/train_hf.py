@@ -48,6 +48,8 @@ def load_data(name: str, seed: int, limit: int | None) -> list[dict]:
     Raises:
         OSError, ValueError: it cannot be had, or the name is unknown.
     """
+    if limit is not None and limit < 1:
+        raise ValueError(f"--max-samples {limit} is not possible; give 1 or more")
     if name == "sums":
         return data.load_sums(limit or 100, seed=seed)
     if name == "gsm8k":

@@ -7,7 +7,7 @@ One batch is gradient_accumulation_steps samplings of prompts_per_step prompts w
 responses each. On it inner_steps optimizer steps are made. A step goes through the batch
 micro_batch responses at a time, each loss weighted by its share of the batch, so that the sum of
 the gradients is the gradient of the whole batch, however it is cut. The last batch of an epoch may
-be smaller; it is a step like the others.
+be smaller; it is a step like the others. Advantages are taken over each sampling by itself.
 
 With several processes (parallel.py) each takes its share of the prompts, whole groups; a step is
 the one that a single process would make on what they have together.
@@ -230,6 +230,8 @@ class GRPOTrainer:
         checkpoints.seed_everything(parallel.seed_of(self.cfg.seed, self.world.rank))
         if resume:
             self.load(resume)
+            if self.done >= total:
+                self.say(f"all {total} steps are made; raise max_steps or num_train_epochs")
         if self.world.main:
             self.log = RunLog(self.cfg, self.done if resume else None)
         self.history: list[dict[str, float]] = []
@@ -350,9 +352,9 @@ class GRPOTrainer:
     def save(self, name: str, whole: bool = True) -> None:
         """Write a checkpoint, or without whole the model alone; a full disk is said, no more."""
         state = {
-            "step": self.done, "place": self.place, "batch": checkpoints.plain(self.batch),
-            "window": self.window, "tokens": self.tokens, "opt": self.opt.state_dict(),
-            "random": checkpoints.random_state(), "trained": {
+            "settings": vars(self.cfg).copy(), "step": self.done, "place": self.place,
+            "batch": checkpoints.plain(self.batch), "window": self.window, "tokens": self.tokens,
+            "opt": self.opt.state_dict(), "random": checkpoints.random_state(), "trained": {
                 n: p.detach() for n, p in self.policy.model.named_parameters() if p.requires_grad},
         }
         path = f"{self.cfg.output_dir}/{name}"
@@ -389,4 +391,4 @@ class GRPOTrainer:
         checkpoints.seed_everything(parallel.seed_of(self.cfg.seed + self.done, self.world.rank))
         if state["random"]:
             checkpoints.set_random_state(state["random"])
-        self.say(f"resumed at step {self.done}")
+        self.say(f"resumed at step {self.done}{checkpoints.changed(state, self.cfg)}")

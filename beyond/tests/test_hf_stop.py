@@ -75,6 +75,41 @@ def test_clip_ratios_are_shares_of_tokens_and_their_extremes_of_responses(tmp_pa
     assert found["clip_ratio/low_min"] == 0
 
 
+def test_a_resume_says_which_settings_are_others_and_when_nothing_is_left(tmp_path, capsys):
+    trainer(tmp_path).train(tiny.rows(9), resume=True)
+    assert "with other settings" not in capsys.readouterr().out
+    again = trainer(tmp_path, learning_rate=1e-4, num_train_epochs=3)
+    again.train(tiny.rows(9), resume=True)
+    said = capsys.readouterr().out
+    assert "resumed at step 9, with other settings: " in said
+    assert "learning_rate 0.003 -> 0.0001" in said and "num_train_epochs 2 -> 3" in said
+    trainer(tmp_path, num_train_epochs=1, max_steps=9).train(tiny.rows(9), resume=True)
+    assert "all 6 steps are made" in capsys.readouterr().out
+
+
+def test_a_checkpoint_of_other_weights_is_refused_in_one_line(tmp_path):
+    trainer(tmp_path).train(tiny.rows(9))
+    with pytest.raises(ValueError, match="of another model or another lora_rank"):
+        trainer(tmp_path, lora_rank=2).train(tiny.rows(9), resume=True)
+
+
+@pytest.mark.parametrize("content, said", [
+    (b"learning_rate: \xff", "is not UTF-8 text"),
+    (b"model: x", "model is no setting; give --model on the command line"),
+])
+def test_a_settings_file_that_cannot_be_used_is_named(tmp_path, capsys, content, said):
+    path = tmp_path / "run.yaml"
+    path.write_bytes(content)
+    assert train_hf.main(["--config", str(path)]) == 2
+    out = capsys.readouterr().out
+    assert said in out and "run.yaml" in out and len(out.splitlines()) == 1
+
+
+def test_no_sample_at_all_is_refused(capsys):
+    assert train_hf.main(["--max-samples", "0"]) == 2
+    assert capsys.readouterr().out == "--max-samples 0 is not possible; give 1 or more\n"
+
+
 def test_a_reward_may_ask_for_the_sampled_ids(tmp_path):
     seen = []
 
