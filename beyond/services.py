@@ -112,7 +112,8 @@ class Services:
         for i in range(0 if generators else cfg.generator.replicas):
             args = self._recipe(cfg.generator), f"generator{i}", seed_of(cfg.seed, i * procs)
             own.append(Replica(f"generator{i}", procs, GeneratorActor, args, *limits))
-        self.generators: list[Generator] = generators or [MonarchGenerator(r) for r in own]
+        self.ours = [MonarchGenerator(r) for r in own]
+        self.generators: list[Generator] = generators or [*self.ours]
         self.rewards = Pool("reward", cfg.reward, RewardActor, [
             (self._recipe(cfg.reward), reward) for _ in range(cfg.reward.replicas)], *limits)
         self.references = Pool("reference", cfg.reference, ReferenceActor, [
@@ -153,27 +154,31 @@ class Services:
             RuntimeError: a process died again and again.
         """
         self.tell, self.step = tell, step
-        if resume:
-            await self._revive()
-        else:
-            for generator in self.generators:
-                if isinstance(generator, MonarchGenerator):
-                    await generator.learn_random()
-            await self._save()
-            await self._evaluate()
+        for replica in self.replicas:
+            replica.tell = self.tell
+        far, again = -1, 0  # the last update in which the trainer died, and how often
         while True:
             try:
+                if resume:
+                    await self._revive()
+                else:
+                    await asyncio.gather(*[generator.learn_random() for generator in self.ours])
+                    await self._save()
+                resume = True  # there is a checkpoint
                 await self._once()
-                break
+                await self._write(last=True)
+                return self.history
             except Dead as why:  # the trainer: all others are replaced where they are asked
-                tell(f"{why}; replaced, going on from the checkpoint")
+                # Its own count is not enough: from the checkpoint on it may die there every time.
+                again, far = (again + 1, far) if self.version <= far else (1, self.version)
+                if again > self.cfg.max_restarts:
+                    raise RuntimeError(f"gave up at update {far + 1}; {why}") from None
                 await self.trainer.restart(why)
-                await self._revive()
-        await self._write(last=True)
-        return self.history
 
     async def _once(self) -> None:
         """Sample and train at the same time until training ends, or something raises."""
+        if not self.history["eval_iter"]:
+            await self._evaluate()
         await self._publish()
         train = asyncio.create_task(self._train())
         tasks = {train, *[asyncio.create_task(self._sample(i)) for i in
@@ -345,7 +350,7 @@ class Services:
         randoms = [getattr(generator, "random", None) for generator in self.generators]
         state = {"version": self.version, "prompts": self.prompts.state(), "randoms": randoms,
                  "buffer": self.buffer.state(), "history": self.history,
-                 "trained": self.trained, "seconds": self.seconds, "config": self.settings()}
+                 "trained": self.trained, "seconds": self.seconds, "config": asdict(self.cfg)}
         with self.timed("save"):
             await self.trainer.ask("save", str(self.checkpoint), state)
 
@@ -357,7 +362,7 @@ class Services:
             ValueError: it is of a run with other settings.
         """
         state = (await self.trainer.ask("load", str(self.checkpoint)))[0]
-        now, free = self.settings(), ("iters", "save_every", "timeout", "max_restarts")
+        now, free = asdict(self.cfg), ("iters", "save_every", "timeout", "max_restarts")
         other = [k for k in now if k not in free and now[k] != state["config"].get(k)]
         if other:
             raise ValueError(f"{self.out}: the checkpoint is of a run with another {other[0]} "
@@ -368,18 +373,12 @@ class Services:
         self.buffer.restore(state["buffer"])
         self.published = {}
         self._deal(self.prompts.drawn)
-        for generator, numbers in zip(self.generators, state["randoms"]):
-            if isinstance(generator, MonarchGenerator):
-                await generator.set_random(numbers)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings as plain data."""
-        return asdict(self.cfg)
+        for generator, numbers in zip(self.ours, state["randoms"]):
+            await generator.set_random(numbers)
 
     async def _write(self, last: bool = False) -> None:
         """Write history.json and config.json; at the end policy.pt and curves.png, too."""
-        policy = (await self.trainer.ask("weights"))[0] if last else None
-        self.write_files(policy)
+        self.write_files((await self.trainer.ask("weights"))[0] if last else None)
 
     def write_files(self, policy: dict | None = None) -> None:
         """Write what is known now; nothing that was there before is left half written."""
@@ -390,7 +389,7 @@ class Services:
         kept = {k: v for k, v in self.history.items() if v or k in (*CURVES, *EVALS)}
         seconds = {k: round(v, 3) for k, v in self.seconds.items()}
         for name, content in (("history", kept | {"seconds": seconds}),
-                              ("config", self.settings())):
+                              ("config", asdict(self.cfg))):
             data = json.dumps(about | content).encode()
             write_file(self.out / f"{name}.json", lambda file, data=data: file.write(data))
         if policy is not None:

@@ -8,6 +8,7 @@
 Endpoints are plain functions: an actor does one thing at a time, in the order it is asked.
 """
 
+import math
 import os
 import random
 import types
@@ -22,6 +23,7 @@ from torch import Tensor
 from beyond.losses import grpo
 from beyond.parallel import World, my_part, seed_of
 from beyond.plugins import TOP, from_file, load_student
+from beyond.services_faults import Fault, checked, line_of, named
 from beyond.services_types import (
     Completion,
     Group,
@@ -171,8 +173,9 @@ class GeneratorActor(Member):
         """Return (groups of this process's share of the prompts, its random state after it)."""
         mine = share(len(prompts))
         prompts, answers = prompts[mine], answers[mine]
-        found = self.lab.sample_group(self.policy, prompts, answers, G, temperature)
-        out = found["out"]
+        with named(self.lab, "sample_group"):
+            found = self.lab.sample_group(self.policy, prompts, answers, G, temperature)
+            out, responses = found["out"], found["responses"]
         with torch.no_grad():
             logp = self.backend.sequence_logprobs(self.policy, out).tolist()
         about = {"weight_version": self.version, "generator": f"{self.name}.{rank()}"}
@@ -181,7 +184,7 @@ class GeneratorActor(Member):
         rows = [
             {"episode_id": f"{number}.{mine.start * G + i}", "prompt": prompts[i // G],
              "prompt_ids": given[i], "target": answers[i // G],
-             "completion": Completion(found["responses"][i], ids[i][L : L + n], logp[i][:n],
+             "completion": Completion(responses[i], ids[i][L : L + n], logp[i][:n],
                                       dict(about))}
             for i, n in enumerate(lengths)
         ]
@@ -207,12 +210,29 @@ class RewardActor(Member):
 
     def __init__(self, recipe: Recipe, function: str | None = None):
         self.reward = from_file(function) if function else recipe.backend().reward
+        self.name = function or "the backend's"
 
     @endpoint
     def score(self, responses: list[str], answers: list[str]) -> list[float]:
-        """Return the rewards of this process's share."""
+        """Return the rewards of this process's share.
+
+        Raises:
+            Fault: the function failed, or returned something else than a finite number.
+        """
         mine = share(len(responses))
-        return [float(self.reward(r, a)) for r, a in zip(responses[mine], answers[mine])]
+        return [self.one(r, a) for r, a in zip(responses[mine], answers[mine])]
+
+    def one(self, response: str, answer: str) -> float:
+        """Return the reward of a response."""
+        try:
+            value = float(self.reward(response, answer))
+        except Exception as error:
+            raise Fault(f"reward {self.name}, called with ({response!r}, {answer!r}): "
+                        f"{line_of(error)}") from None
+        if not math.isfinite(value):
+            raise Fault(f"reward {self.name}, called with ({response!r}, {answer!r}), returned "
+                        f"{value}; give a finite number")
+        return value
 
 
 class ReferenceActor(Member):
@@ -258,7 +278,8 @@ class TrainerActor(Member):
         """Make one update on whole groups with rewards; return what your grpo_step returns."""
         cfg = self.cfg
         rewards = torch.tensor([e.reward for e in episodes_of(groups)], dtype=torch.float32)
-        adv = self.lab.group_advantages(rewards, cfg.G, cfg.scale_std)
+        with named(self.lab, "group_advantages"):
+            adv = checked(self.lab.group_advantages(rewards, cfg.G, cfg.scale_std), len(rewards))
         stats = self.update(*batch_of(groups, pad_of(self.policy), adv))
         by_prompt = rewards.view(-1, cfg.G)  # (P, G)
         zero = (by_prompt.amax(1) == by_prompt.amin(1)).float().mean()
@@ -284,7 +305,8 @@ class TrainerActor(Member):
         ref = given.get("ref_logprobs", now)  # without a reference kl is that to the old policy
         for _ in range(self.cfg.inner_steps):
             logp = self.backend.sequence_logprobs(self.policy, out)
-            loss, s = self.loss(logp, old, ref, given["advantages"], out["mask"], sampler)
+            with named(self.lab, "grpo_loss"):
+                loss, s = self.loss(logp, old, ref, given["advantages"], out["mask"], sampler)
             self.opt.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.cfg.max_grad_norm)
@@ -355,10 +377,11 @@ class TrainerActor(Member):
             raise FileNotFoundError(f"{path}: there is no checkpoint")
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
+            self.policy.load_state_dict(state["policy"])
+            self.opt.load_state_dict(state["optimizer"])
+            torch.set_rng_state(state["random"])
+            self.version = state["version"]
+            return state["controller"]
         except Exception as error:
-            raise OSError(f"{path} cannot be read: {type(error).__name__}: {error}"[:200]) from None
-        self.policy.load_state_dict(state["policy"])
-        self.opt.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["random"])
-        self.version = state["version"]
-        return state["controller"]
+            raise OSError(f"{path} cannot be read, or is of another model: {line_of(error)}"
+                          ) from None

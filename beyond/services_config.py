@@ -114,9 +114,12 @@ class ServicesConfig:
         if self.trainer.procs * self.trainer.replicas != 1:
             raise ValueError("trainer: one process here (procs = replicas = 1). Several that train "
                              "one policy: torchrun with beyond.train_hf --parallel")
-        if self.generator.procs > self.prompts_per_iter:
-            raise ValueError(f"generator.procs = {self.generator.procs} processes cannot share "
-                             f"{self.prompts_per_iter} prompts; lower it or raise prompts_per_iter")
+        for name in ("generator", "reference", "reward"):
+            procs = getattr(self, name).procs
+            if procs > self.prompts_per_iter:
+                raise ValueError(f"{name}.procs = {procs} processes cannot share "
+                                 f"{self.prompts_per_iter} prompts; lower it or raise "
+                                 "prompts_per_iter")
 
     @property
     def behind(self) -> int | None:
@@ -163,11 +166,13 @@ def set_one(settings: dict[str, Any], path: str, value: Any, where: str) -> None
     specs = {spec.name: spec for spec in fields(ServicesConfig)}
     name = parts[0] if parts else path
     if name not in specs:
-        raise ValueError(f"{where}: unknown setting {path!r}{nearest(name, list(specs))}")
+        raise ValueError(f"{where}: unknown setting {path!r}{nearest(name, [*specs, *ALIASES])}")
     if name not in ROLES:
         settings[name] = parsed(specs[name], value) if isinstance(value, str) else value
         return
     known = {spec.name: spec for spec in fields(Role)}
+    if len(parts) == 1:
+        raise ValueError(f"{where}: {path} has parts of its own: {', '.join(known)}")
     if len(parts) != 2 or parts[1] not in (*known, "with_gpus"):
         hint = nearest(parts[-1], [*known, "with_gpus"])
         raise ValueError(f"{where}: unknown setting {path!r}{hint}")
@@ -192,6 +197,8 @@ def dotted(tree: dict, before: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in tree.items():
         path = f"{before}{key}"
+        if value is None and path in (*SECTIONS, *ROLES):
+            continue  # a heading with nothing below it
         found |= dotted(value, path + ".") if isinstance(value, dict) else {path: value}
     return found
 
@@ -207,7 +214,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 
     try:
         tree = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig"))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no YAML: {str(error).splitlines()[0]}") from None
     if tree is not None and not isinstance(tree, dict):
         raise ValueError(f"{path}: settings are lines such as mode: async")

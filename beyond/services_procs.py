@@ -13,6 +13,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import monarch.actor
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from beyond.plugins import TOP
 from beyond.services_config import Role
+from beyond.services_faults import HANGS
 from beyond.services_types import Group
 
 START = (
@@ -64,7 +66,7 @@ class Replica:
         cls: the actor's class.
         args: its arguments.
         timeout: seconds after which a call counts as lost.
-        max_restarts: so many restarts in a row without an answer in between, then RuntimeError.
+        max_restarts: so many restarts in a row for the same call, then RuntimeError.
     """
 
     def __init__(self, name: str, procs: int, cls: Any, args: tuple, timeout: float,
@@ -73,6 +75,8 @@ class Replica:
         self.timeout, self.max_restarts = timeout, max_restarts
         self.pids: list[int] = []
         self.restarts = self.in_a_row = 0
+        self.failed = ""  # the endpoint in which it died
+        self.tell: Callable[[str], None] = lambda line: None
         self.lock = asyncio.Lock()
         self.mesh: Any = None
         self.actor: Any = None
@@ -97,8 +101,15 @@ class Replica:
             Dead: a process is gone, or nothing came within the timeout.
             Exception: what the endpoint raised, of its own type.
         """
-        answers = await self._ask(endpoint, *args)
-        self.in_a_row = 0
+        if not self.pids:
+            raise Dead(f"{self.name}: its start was broken off", self.restarts)
+        try:
+            answers = await self._ask(endpoint, *args)
+        except Dead:
+            self.failed = endpoint
+            raise
+        if endpoint == self.failed:  # others say little: what kills it may be in this one
+            self.in_a_row, self.failed = 0, ""
         return answers
 
     async def _ask(self, endpoint: str, *args: Any, timeout: float | None = None) -> list:
@@ -112,7 +123,7 @@ class Replica:
                 gone = [pid for pid in self.pids if is_child(pid) is False]
                 if not call.done() and (gone or left <= 0):
                     why = f"process {gone[0]} is gone" if gone else (
-                        f"no answer within {timeout:g} s")
+                        f"no answer to {endpoint} within {timeout:g} s{hint(endpoint)}")
                     raise Dead(f"{self.name}: {why}", life)
             return [answer for _, answer in call.result().items()]
         except ActorError as error:
@@ -136,11 +147,15 @@ class Replica:
                 self.in_a_row += 1
                 if self.in_a_row > self.max_restarts:
                     raise RuntimeError(f"gave up after {self.max_restarts} restarts; {why}")
-                await self.stop()
+                self.tell(f"{why}; starting it again")
                 try:
+                    await self.stop()
                     await self.start()
                 except Dead as error:
                     why = error
+                except asyncio.CancelledError:  # the trainer died, too; the next call starts anew
+                    self.in_a_row -= 1
+                    raise
 
     async def stop(self) -> None:
         """Stop the processes; those that hang are killed."""
@@ -155,6 +170,12 @@ class Replica:
         for pid in pids:
             if is_child(pid):
                 os.kill(pid, signal.SIGKILL)
+
+
+def hint(endpoint: str) -> str:
+    """Return what may be wrong if a call of an endpoint does not come back."""
+    loop = f"an endless loop in {HANGS[endpoint]}, or " if endpoint in HANGS else ""
+    return f" ({loop}a slow machine: raise timeout)"
 
 
 def is_child(pid: int) -> bool | None:
@@ -244,7 +265,11 @@ class MonarchGenerator:
 
     async def learn_random(self) -> None:
         """Find out where its random numbers start."""
-        self.random = await self.replica.ask("random_state")
+        while self.random is None:
+            try:
+                self.random = await self.replica.ask("random_state")
+            except Dead as why:
+                await self._replace(why)
 
     async def set_random(self, states: list[Tensor] | None) -> None:
         """Go on from random numbers of a checkpoint."""

@@ -23,6 +23,8 @@ from beyond.services_config import add_arguments, from_flags
 TOP = Path(__file__).resolve().parent.parent
 MISSING = ("beyond.services_run needs Monarch, which there is for Linux and macOS: "
            "pip install -r beyond/requirements-monarch.txt")
+FILES = ("history.json", "config.json", "policy.pt", "curves.png", "checkpoint.pt")
+UNFINISHED = "history.json, config.json, checkpoint.pt (--resume goes on from it)"
 
 
 def arguments(args: list[str] | None) -> argparse.Namespace:
@@ -81,6 +83,18 @@ def main(args: list[str] | None = None) -> int:
         print(MISSING)
         return 2
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread in each of many processes
+    try:
+        return run(flags)
+    except ImportError as error:  # it is there, but not for this Python, torch or system
+        print(f"{MISSING} ({error})".replace("\n", " "))
+        return 2
+    except KeyboardInterrupt:
+        print("Stopped by Ctrl-C before the first update.")
+        return 0
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Train with parsed flags; return the exit code."""
     from monarch.actor import shutdown_context
 
     from beyond.services import Services
@@ -90,11 +104,15 @@ def main(args: list[str] | None = None) -> int:
                             servers(flags))
         if flags.resume and not services.checkpoint.is_file():
             raise FileNotFoundError(f"{services.checkpoint}: there is no checkpoint to resume from")
+        if not flags.resume:
+            put_aside(services.out)
     except (OSError, ValueError) as error:
         print(str(error).splitlines()[0])
         return 2
+    whole = False
     try:
         asyncio.run(train(services, flags.resume))
+        whole = True
     except KeyboardInterrupt:
         print(f"Stopped by Ctrl-C after {services.version} updates; what was measured is kept.")
         if services.history["eval_iter"]:
@@ -105,19 +123,36 @@ def main(args: list[str] | None = None) -> int:
     finally:
         shutdown_context().get()
     if services.version:
-        print(summary(services))
+        print(summary(services, whole))
     return 0
 
 
-def summary(services) -> str:
-    """Return what came out, in two lines."""
+def put_aside(out: Path) -> None:
+    """Move the files of a run that this one does not go on from to OUT/earlier-N.
+
+    Raises:
+        OSError: it cannot be done.
+    """
+    if not (out / "checkpoint.pt").is_file():
+        return
+    aside = out / f"earlier-{1 + sum(1 for _ in out.glob('earlier-*'))}"
+    aside.mkdir()
+    for path in (out / name for name in FILES):
+        if path.is_file():
+            path.rename(aside / path.name)
+    print(f"{out} had a run that this one does not go on from (--resume does): it is in "
+          f"{aside.name} now")
+
+
+def summary(services, whole: bool) -> str:
+    """Return what came out, in two lines; whole: it was not stopped."""
     found, seconds = services.history, services.seconds
     per_sync = 1000 * seconds["sync"] / max(1, seconds["syncs"])
     accuracy = f"{found['acc_sampled'][0]:.3f} -> {found['acc_sampled'][-1]:.3f}"
     staleness = sum(found["staleness"]) / max(1, len(found["staleness"]))
     return (f"sampled accuracy {accuracy}; mean staleness {staleness:.2f}, "
             f"{services.buffer.dropped} groups dropped, {per_sync:.1f} ms a weight sync\n"
-            f"{services.out}: history.json, config.json, policy.pt, curves.png")
+            f"{services.out}: {', '.join(FILES) if whole else UNFINISHED}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,9 @@ import tinylm
 from beyond import services_run
 from beyond.plugins import load_student
 from beyond.services import Services
+from beyond.services_actors import RewardActor
 from beyond.services_config import ServicesConfig
+from beyond.services_faults import Fault
 from beyond.services_procs import Dead, Replica, forgive_faults
 from beyond.services_vllm import VLLMGenerator
 from beyond.tests.fake_vllm import running
@@ -170,6 +173,7 @@ def test_ctrl_c_is_a_normal_end_and_leaves_no_process(tmp_path):
     below, (told, wrong) = stop(process, tmp_path / "history.json", 4, signal.SIGINT)
     assert process.returncode == 0 and "Stopped by Ctrl-C" in told, told + wrong
     assert "Traceback" not in wrong
+    assert "checkpoint.pt (--resume goes on" in told and "policy.pt" not in told
     assert len(below) == 3 and not any(os.path.exists(f"/proc/{pid}") for pid in below)
     history = json.loads((tmp_path / "history.json").read_text(encoding="utf-8"))
     assert len(history["acc_sampled"]) == len(history["eval_iter"]) > 1
@@ -212,12 +216,13 @@ def test_a_process_that_fails_hangs_or_dies_is_told_from_one_that_answers():
         await replica.start()
         with pytest.raises(ValueError, match="on purpose"):  # and the actor lives on
             await replica.ask("fail")
-        with pytest.raises(Dead, match="no answer within 1.5 s") as silent:
+        with pytest.raises(Dead, match="no answer to sleep within 1.5 s") as silent:
             await replica.ask("sleep")
         (old,) = replica.pids
         await asyncio.gather(*[replica.restart(silent.value) for _ in range(2)])
         assert replica.restarts == 1 and replica.pids != [old] and old not in children(os.getpid())
         await replica.ask("pid")
+        assert replica.in_a_row == 1  # pid says nothing about sleep
         os.kill(replica.pids[0], signal.SIGKILL)
         with pytest.raises(Dead, match="gone|failed"):
             await replica.ask("sleep")
@@ -227,6 +232,59 @@ def test_a_process_that_fails_hangs_or_dies_is_told_from_one_that_answers():
         await replica.stop()
 
     asyncio.run(go())
+
+
+def run_that_dies(times, where):
+    """Return (what Services.run calls, the names of it, in a run whose trainer dies so often)."""
+    called = []
+
+    def part(name):
+        async def do(*args, **kwargs):
+            called.append(name)
+            assert len(called) < 40
+            if name == where and called.count(name) <= times:
+                raise Dead("trainer: process 1 is gone", 0)
+        return do
+
+    parts = {name: part(name) for name in ("_save", "_once", "_revive", "_write")}
+    return types.SimpleNamespace(
+        replicas=[], ours=[], version=6, cfg=ServicesConfig(max_restarts=2), history="history",
+        trainer=types.SimpleNamespace(restart=part("restart")), **parts), called
+
+
+def test_a_trainer_that_dies_at_the_same_update_every_time_is_given_up():
+    run, called = run_that_dies(99, where="_once")
+    with pytest.raises(RuntimeError, match="gave up at update 7; trainer: process 1 is gone"):
+        asyncio.run(Services.run(run))
+    assert called.count("restart") == 2
+
+
+@pytest.mark.parametrize(("where", "then"), [
+    ("_write", ["_revive", "_once", "_write"]), ("_revive", ["_revive", "_once", "_write"]),
+    ("_save", ["_save", "_once", "_write"])])
+def test_a_trainer_may_die_before_the_first_and_after_the_last_update(where, then):
+    run, called = run_that_dies(1, where=where)
+    assert asyncio.run(Services.run(run, resume=where == "_revive")) == "history"
+    assert called[called.index("restart") + 1:] == then
+
+
+def test_ctrl_c_before_the_start_is_one_line(monkeypatch, capsys):
+    def pressed(flags):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(services_run, "run", pressed)
+    assert services_run.main([]) == 0
+    assert capsys.readouterr().out == "Stopped by Ctrl-C before the first update.\n"
+
+
+def test_a_reward_that_fails_or_is_no_number_is_named(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "def none(r, a): return None\ndef nan(r, a): return float('nan')\n", encoding="utf-8")
+    for name, words in (("none", "TypeError: float"), ("nan", "returned nan; give a finite")):
+        actor = RewardActor(None, f"{tmp_path / 'mine.py'}:{name}")
+        with pytest.raises(Fault, match=words) as error:
+            actor.one("3", "4")
+        assert f"mine.py:{name}, called with ('3', '4')" in str(error.value)
 
 
 # ============================================================== slow
@@ -258,6 +316,7 @@ def test_an_error_in_your_function_is_one_line(tmp_path):
     told, wrong = process.communicate(timeout=100)
     assert process.returncode == 2 and "Traceback" not in told + wrong
     assert "shape '[7, -1, 3, 11]' is invalid" in told.splitlines()[-1]
+    assert "Task 3" in told.splitlines()[-1] and "-k task3 --lab=" in told.splitlines()[-1]
 
 
 @slow

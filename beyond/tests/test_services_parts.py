@@ -2,17 +2,23 @@
 
 import argparse
 import asyncio
+import os
 import random
+import re
 import socket
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 import torch
 
 import tinylm
+from beyond import services_run
+from beyond.lab_checks import LabError
 from beyond.services_config import Role, ServicesConfig, add_arguments, from_flags
+from beyond.services_faults import Fault, checked, named
 from beyond.services_types import (
     Completion,
     Episode,
@@ -128,6 +134,7 @@ def test_settings_of_a_torchforge_file_are_understood(tmp_path):
     (["generator.procs=0"], "1 or more"),
     (["trainer.replicas=2"], "torchrun"),
     (["generator.procs=99"], "cannot share 16 prompts"),
+    (["reference.procs=17"], "reference.procs = 17 processes cannot share"),
     (["generator.device=gpu"], "cpu, cuda or mps"),
     (["--mode", "async", "--sync-interval", "6"], "give 5 or less"),
     (["--sync-interval", "2"], "needs mode = async"),
@@ -145,9 +152,15 @@ def test_a_wrong_setting_is_named_in_one_line(args, words):
 def test_a_missing_or_broken_file_of_settings_is_named(tmp_path):
     with pytest.raises(OSError, match="nowhere"):
         config("--config", "nowhere.yaml")
-    (tmp_path / "x.yaml").write_text("a: [", encoding="utf-8")
-    with pytest.raises(ValueError, match="no YAML"):
-        config("--config", str(tmp_path / "x.yaml"))
+    path = tmp_path / "x.yaml"
+    for data, words in ((b"a: [", "no YAML"), (b"\xff\xfe a", "x.yaml is no YAML"),
+                        (b"services: {refmodel: {procs: 1}}", "did you mean ref_model?"),
+                        (b"generator: 2", "generator has parts of its own: procs")):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=re.escape(words)):
+            config("--config", str(path))
+    path.write_text("services:\ngenerator:\nG: 4\n", encoding="utf-8")
+    assert config("--config", str(path)).G == 4
 
 
 def test_settings_are_the_labs_with_the_labs_defaults():
@@ -166,6 +179,64 @@ def test_without_monarch_there_is_one_line_and_exit_code_2():
                           timeout=60)
     assert done.returncode == 2 and done.stderr == ""
     assert done.stdout.count("\n") == 1 and "requirements-monarch.txt" in done.stdout
+
+
+def test_a_monarch_that_cannot_be_imported_is_one_line(tmp_path):
+    (tmp_path / "monarch").mkdir()
+    (tmp_path / "monarch" / "__init__.py").write_text(
+        "raise ImportError('libx.so: not found')\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "beyond.services_run", "--out", str(tmp_path / "out")], cwd=TOP,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stderr == "" and done.stdout.count("\n") == 1
+    assert "requirements-monarch.txt (libx.so: not found)" in done.stdout
+
+
+def test_an_earlier_run_is_put_aside_and_not_written_over(tmp_path, capsys):
+    services_run.put_aside(tmp_path)
+    for text in ("one", "two"):
+        (tmp_path / "checkpoint.pt").write_text(text, encoding="utf-8")
+        (tmp_path / "history.json").write_text(text, encoding="utf-8")
+        services_run.put_aside(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["earlier-1", "earlier-2"]
+    for name, text in (("earlier-1", "one"), ("earlier-2", "two")):
+        assert (tmp_path / name / "checkpoint.pt").read_text(encoding="utf-8") == text
+    assert "--resume" in capsys.readouterr().out
+
+
+# ============================================================== what your functions raise
+
+
+def fault(body):
+    """Return what is said when a lab file's grpo_loss, which calls its k3_kl, has this body."""
+    lab = types.ModuleType("lab")
+    lab.__file__ = os.path.join("some where", "lab.py")
+    text = f"def k3_kl(x):\n    return x.nothing\n\ndef grpo_loss(x):\n    {body}\n"
+    exec(compile(text, lab.__file__, "exec"), vars(lab))
+    with pytest.raises(Fault) as error, named(lab, "grpo_loss"):
+        loss, stats = lab.grpo_loss(1)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_a_function_raises_names_task_line_and_test():
+    assert fault("return k3_kl(x)").startswith("Task 3, k3_kl (lab.py line 2): AttributeError: ")
+    assert "-k task3 --lab=" in fault("return k3_kl(x)")
+    assert "line 5): ValueError: a b. Test" in fault("raise ValueError('a\\n b')")
+    assert "line 5): SystemExit: 3. Test" in fault("raise SystemExit(3)")
+    assert "line 5): AssertionError. Test: python -m pytest -q -k task4" in fault("assert 0")
+    assert fault("return 1.0").startswith("Task 4, grpo_loss (lab.py): TypeError: cannot unpack")
+    with pytest.raises(LabError, match="as it is"), named(types.ModuleType("lab"), "grpo_loss"):
+        raise LabError("as it is")
+
+
+@pytest.mark.parametrize(("adv", "words"), [
+    (None, "NoneType, no tensor"), (torch.zeros(2, 2), "shape (2, 2), wanted (4,)")])
+def test_advantages_of_the_wrong_form_are_named(adv, words):
+    with pytest.raises((TypeError, ValueError)) as error:
+        checked(adv, 4)
+    assert words in str(error.value)
+    assert checked(torch.zeros(4), 4).shape == (4,)
 
 
 # ============================================================== vLLM, a fake one
