@@ -225,7 +225,7 @@ def my_part(world: World, n: int) -> slice:
     """
     if n < world.size:
         raise ValueError(f"{n} prompts cannot be split over {world.size} processes: give more "
-                         "prompts_per_step, or start fewer processes")
+                         "prompts a step, or start fewer processes")
     return slice(n * world.rank // world.size, n * (world.rank + 1) // world.size)
 
 

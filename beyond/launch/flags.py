@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 import tinylm
 from beyond.compare_variants import VARIANTS, Variant, resolve
 from beyond.losses import LOSSES
-from beyond.parallel import KINDS, World, start
+from beyond.parallel import KINDS
 from beyond.plugins import TOP
 from tests.labfile import load_lab
 
@@ -108,21 +107,6 @@ def about(flags: argparse.Namespace) -> dict:
 def restarts() -> int:
     """Return how often torchrun --max-restarts has started the ranks again."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-
-
-def fresh_start(device: str) -> World:
-    """Return parallel.start(device), also where torchrun has started the ranks again.
-
-    torchrun keeps one store for all its starts (seen with torch 2.13), in which gloo would find
-    the addresses of the dead ranks. Names of their own keep the starts apart.
-    """
-    if restarts() and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        store, rank, size = next(dist.rendezvous("env://"))
-        store = dist.PrefixStore(f"start{restarts()}", store)
-        backend = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
-        if size > 1:
-            dist.init_process_group(backend, store=store, rank=rank, world_size=size)
-    return start(device)
 
 
 @contextmanager

@@ -15,6 +15,8 @@ import json
 import re
 import shutil
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,16 @@ def found(folder: str | Path) -> list[Path]:
     """Return the complete checkpoints of a run, oldest first."""
     paths = [p for p in Path(folder).glob("checkpoint-*") if re.fullmatch(r"\D+-\d+", p.name)]
     return sorted(paths, key=lambda p: int(p.name.split("-")[1]))
+
+
+@contextmanager
+def undamaged(path: Path) -> Iterator[None]:
+    """Turn whatever reading a checkpoint raises into an OSError that says what to do."""
+    try:
+        yield
+    except (Exception, dcp.api.CheckpointException) as error:
+        raise OSError(f"{path} is damaged ({type(error).__name__}): remove it, and --resume goes "
+                      "on from the one before") from None
 
 
 class Policy:
@@ -142,23 +154,25 @@ class Checkpoints:
 
         Raises:
             ValueError: there is one though resume is False, or it has other settings; which.
+            OSError: it is damaged.
         """
         if not (paths := found(self.folder)):
             return {}
         if not resume:
             raise ValueError(f"{paths[-1]} is of another run: go on with it by --resume, or give "
                              "another --out")
-        run = json.loads((paths[-1] / "run.json").read_text(encoding="utf-8"))
+        with undamaged(paths[-1]):
+            run = json.loads((paths[-1] / "run.json").read_text(encoding="utf-8"))
         for name, value in self.about.items():
             if run["about"].get(name) != value:
                 raise ValueError(f"{paths[-1]} was made with {name} = {run['about'].get(name)!r}, "
                                  f"not {value!r}: give that, or another --out")
         state = self.state()
         mine = f"random{self.world.rank}"
-        there = dcp.FileSystemReader(paths[-1]).read_metadata().state_dict_metadata
-        state[mine] = {k: v for k, v in state[mine].items() if f"{mine}.{k}" in there}
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), undamaged(paths[-1]):
             warnings.filterwarnings("ignore", message="torch.distributed is")
+            there = dcp.FileSystemReader(paths[-1]).read_metadata().state_dict_metadata
+            state[mine] = {k: v for k, v in state[mine].items() if f"{mine}.{k}" in there}
             dcp.load(state, checkpoint_id=paths[-1], no_dist=not self.world.many)
         set_state_dict(self.policy.trained, self.opt, model_state_dict=state["model"],
                        optim_state_dict=state["opt"])

@@ -13,8 +13,7 @@ Six things change from train_grpo; each of them stands in one place:
     numbers      are added up as sums and counts; a mean of means would be wrong        over_ranks
     files        rank 0 evaluates and writes; checkpoints are everybody's               sharded.py
 
-OUT gets the lab's files and checkpoint-N. It goes on from there with --resume, or when torchrun
---max-restarts 1 has started it again.
+OUT gets the lab's files and checkpoint-N; --resume, or a start by --max-restarts, goes on from it.
 """
 
 import argparse
@@ -29,9 +28,10 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 import tinylm
 from beyond.compare_variants import functions
-from beyond.launch.flags import about, ctrl_c, ended, fresh_start, parse
+from beyond.lab_checks import LabError
+from beyond.launch.flags import about, ctrl_c, ended, parse
 from beyond.launch.sharded import Checkpoints, Policy
-from beyond.parallel import World, gather, my_part, seed_of, stop, total
+from beyond.parallel import World, gather, my_part, seed_of, start, stop, total
 from beyond.plugins import load_student
 
 # What each number of grpo_step is a mean over. The loss is one share for each rank.
@@ -73,6 +73,8 @@ def over_ranks(s: dict[str, float], counts: dict[str, float], world: World) -> d
     """Return the statistics of all ranks together: the sum of sums / the sum of counts."""
     if not world.many:
         return s  # s * n / n may differ from s in the last bit
+    if not counts:
+        raise LabError("your grpo_step does not call grpo_loss, where the ranks are added up")
     n = [counts[UNITS[k]] for k in UNITS]
     sums = total(world, [s[k] * m for k, m in zip(UNITS, n)] + n)
     return {k: sums[i] / sums[i + len(n)] for i, k in enumerate(UNITS)}
@@ -115,9 +117,8 @@ class Run:
         if flags.variant.advantage != "group":  # groups are whole: group_advantages is right as is
             lab.group_advantages = of_all_rewards(advantage, world)
         lab.sample = self.policy.sample
-
-        self.hist: dict[str, list] = {k: [] for k in UNITS}
-        self.hist.update(eval_iter=[], acc_sampled=[], acc_greedy=[])
+        evals = ("eval_iter", "acc_sampled", "acc_greedy")
+        self.hist: dict[str, list] = {k: [] for k in (*UNITS, *evals)}
         self.saved = Checkpoints(flags.out, world, self.policy, self.opt, about(flags))
         self.hist.update(self.saved.load(flags.resume))
         for _ in self.hist["loss"]:  # take rng to where it was
@@ -175,11 +176,10 @@ def train(run: Run, out: Path | None) -> None:
 @record  # torchrun shows the traceback of the rank that failed
 def main(args: Sequence[str] | None = None) -> int:
     """Train; return the exit code."""
-    world = World()
     try:
         flags = parse(__doc__, args)
         torch.set_num_threads(flags.threads)
-        world = fresh_start(flags.device)
+        world = start(flags.device)
         run = Run(flags, world)
     except (ValueError, OSError) as error:
         return ended(error, 2)
@@ -189,7 +189,7 @@ def main(args: Sequence[str] | None = None) -> int:
             done = len(run.hist["loss"])
             rest = f" (stopped after {done} iterations; --resume goes on)" * (done < run.cfg.iters)
             print(f"{flags.out}{rest}: {run.lab.verdict(run.cfg, run.hist)}")
-    except FloatingPointError as error:
+    except (FloatingPointError, LabError) as error:
         return ended(error, 1)
     finally:
         stop(world)

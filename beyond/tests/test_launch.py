@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 
@@ -189,6 +190,22 @@ def test_a_checkpoint_of_another_run_is_not_taken_up(tmp_path, more, said):
         run_of(tmp_path, *more)
 
 
+@pytest.mark.parametrize("name, text", [("__0_0.distcp", "half"), ("run.json", "{"),
+                                        (".metadata", "")])
+def test_a_damaged_checkpoint_is_one_line_and_the_one_before_is_taken(
+        tmp_path, capsys, name, text):
+    args = ["--out", str(tmp_path), "--iters", "2", "--eval-every", "1", "--eval-n", "2"]
+    assert tiny.main([*args, "--prompts-per-iter", "2"]) == 0
+    (tmp_path / "checkpoint-2" / name).write_text(text, encoding="utf-8")
+    capsys.readouterr()
+    assert tiny.main([*args, "--prompts-per-iter", "2", "--resume"]) == 2
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1 and "checkpoint-2 is damaged" in said and "remove it" in said
+    shutil.rmtree(tmp_path / "checkpoint-2")
+    assert tiny.main([*args, "--prompts-per-iter", "2", "--resume"]) == 0
+    assert (tmp_path / "checkpoint-2").is_dir()
+
+
 # ---------------------------------------------------------------- what is said
 
 
@@ -240,3 +257,8 @@ def test_losses_have_their_own_clip_and_beta_unless_flags_say_otherwise():
 def test_the_loop_stays_short():
     lines = (TOP / "beyond" / "launch" / "tiny.py").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 200
+
+
+def test_a_step_that_never_calls_grpo_loss_is_named_on_several_ranks():
+    with pytest.raises(tiny.LabError, match="your grpo_step does not call grpo_loss"):
+        tiny.over_ranks(dict.fromkeys(tiny.UNITS, 0.0), {}, World(rank=0, size=2))
