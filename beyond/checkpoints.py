@@ -127,6 +127,9 @@ def load_state(folder: str | Path, name: str = STATE) -> dict[str, Any]:
     path = Path(folder) / name
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise OSError(f"{folder} is no checkpoint to go on from: it has no {name}. Give a folder "
+                      "checkpoint-N (final/ holds a model alone), or True for the newest") from None
     except OSError:
         raise
     except Exception as error:
@@ -153,9 +156,15 @@ def check_same(kept: dict[str, torch.Tensor], own: dict[str, torch.nn.Parameter]
 
 def changed(state: dict[str, Any], cfg) -> str:
     """Return which settings differ from those of a checkpoint, or nothing."""
-    before, now = state.get("settings", {}), vars(cfg)
-    odd = [f"{k} {v} -> {now[k]}" for k, v in before.items() if k in now and now[k] != v]
-    return f", with other settings: {', '.join(odd)}" if odd else ""
+    found = odd(state, cfg, tuple(vars(cfg)))
+    text = ", ".join(f"{k} {state['settings'][k]} -> {vars(cfg)[k]}" for k in found)
+    return text and f", with other settings: {text}"
+
+
+def odd(state: dict[str, Any], cfg, names: tuple[str, ...]) -> list[str]:
+    """Return which of some settings differ from those of a checkpoint."""
+    before = state.get("settings", {})
+    return [k for k in names if k in before and before[k] != getattr(cfg, k)]
 
 
 def plain(batch):

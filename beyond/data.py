@@ -79,6 +79,24 @@ def as_text(prompt: Any, tokenizer) -> str:
                          f"{type(error).__name__}: {error}") from None
 
 
+def listed(dataset: Any) -> Any:
+    """Return a data set as something whose items are rows: a pandas table has to_dict.
+
+    Raises:
+        ValueError: a path, a single row, a DatasetDict: what to give instead.
+    """
+    if hasattr(dataset, "to_dict") and hasattr(dataset, "columns"):
+        return dataset.to_dict("records")
+    if isinstance(dataset, (str, Path)):
+        raise ValueError(f"the data is a path: give load_rows({str(dataset)!r}) of beyond.data")
+    if isinstance(dataset, dict):
+        raise ValueError(f"the data is a dict with {', '.join(map(str, dataset))[:60]}; give a list"
+                         " of rows (of a DatasetDict one part, such as data['train'])")
+    if not hasattr(dataset, "__iter__"):
+        raise ValueError(f"the data is {type(dataset).__name__}, not a list of rows")
+    return dataset
+
+
 def usable(dataset, policy) -> list[Row]:
     """Return rows with their prompt as "text"; too long prompts are named and left out.
 
@@ -89,7 +107,7 @@ def usable(dataset, policy) -> list[Row]:
         ValueError: nothing is left, or some prompts are messages and some are texts.
     """
     rows, long, limit = [], 0, policy.longest_prompt
-    for i, raw in enumerate(dataset):
+    for i, raw in enumerate(listed(dataset)):
         row = as_row(raw, f"row {i}")
         chat = is_chat(row["prompt"])
         if policy.chat not in (None, chat):
@@ -125,13 +143,16 @@ def as_row(raw: Any, where: str) -> Row:
     """Return a dict with at least prompt and reference (None without one).
 
     Raises:
-        ValueError: not a dict, or without a prompt.
+        ValueError: not a dict, without a prompt, or with one that is neither text nor messages.
     """
     if not isinstance(raw, dict):
         raise ValueError(f"{where}: {type(raw).__name__}, not an object with prompt and answer")
     prompt = next((raw[k] for k in PROMPTS if raw.get(k) not in (None, "")), None)
     if prompt is None:
         raise ValueError(f"{where}: no {' or '.join(PROMPTS)}; there are {sorted(raw)[:8]}")
+    if not isinstance(prompt, str) and not is_chat(prompt):
+        raise ValueError(f"{where}: a prompt must be text or a list of messages (role, content), "
+                         f"got {prompt!r:.60}")
     reference = next((raw[k] for k in REFERENCES if raw.get(k) is not None), None)
     return raw | {"prompt": prompt, "reference": None if reference is None else str(reference)}
 

@@ -48,7 +48,7 @@ def encode(policy: Policy, prompts: list[str]) -> dict[str, torch.Tensor]:
     Raises:
         ValueError: no prompt, an empty one, or one longer than max_prompt_tokens.
     """
-    if isinstance(prompts, str) or not prompts:
+    if isinstance(prompts, str) or not len(prompts):  # perhaps an array
         raise ValueError(f"prompts must be a list of at least one string, got {prompts!r:.80}")
     different = list(dict.fromkeys(prompts))
     rows = [policy.token_ids(p) for p in different]
@@ -102,11 +102,11 @@ def _draw(logits: torch.Tensor, generator) -> torch.Tensor:
 
 
 @torch.no_grad()
-def sample(policy, prompts, temperature=1.0, greedy=False, max_new_tokens=None, generator=None):
+def sample(model, prompts, temperature=1.0, greedy=False, max_new_tokens=None, generator=None):
     """Sample one response for every prompt; equal prompts are read once.
 
     Args:
-        policy: a Policy.
+        model: a Policy; called as in tinylm, for files that give it by keyword.
         prompts: list of B strings.
         temperature: above 0; logits are divided by it, here and in scoring.
         greedy: take the likeliest token instead.
@@ -121,6 +121,7 @@ def sample(policy, prompts, temperature=1.0, greedy=False, max_new_tokens=None, 
         ValueError: temperature or max_new_tokens out of range, or prompts that encode rejects.
         FloatingPointError: the model's logits are NaN.
     """
+    policy: Policy = model
     limit = policy.max_new_tokens if max_new_tokens is None else max_new_tokens
     if not temperature > 0 or limit < 1:
         raise ValueError(
@@ -281,18 +282,18 @@ def _per_token(policy: Policy, out: dict, measure) -> torch.Tensor:
     return torch.zeros_like(out["mask"]).masked_scatter(mask, values.to(out["mask"].dtype))
 
 
-def sequence_logprobs(policy, out):
+def sequence_logprobs(model, out):
     """Return the log-probability of every sampled token at the temperature it was sampled at.
 
     Args:
-        policy: a Policy; not necessarily the one that sampled, but with the same tokenizer.
+        model: a Policy; not necessarily the one that sampled, but with the same tokenizer.
         out: the dict that sample returns.
 
     Returns: (B, T) tensor, 0 where the mask is 0.
 
     Gradients: flow to the model's parameters.
     """
-    return _per_token(policy, out, _logp)
+    return _per_token(model, out, _logp)
 
 
 def token_entropies(policy, out):
@@ -304,14 +305,14 @@ def token_entropies(policy, out):
 
 
 @torch.no_grad()
-def token_entropy(policy, out):
+def token_entropy(model, out):
     """Return the mean entropy (nats) at the response tokens.
 
     The policy that has just sampled them knows it from sampling; any other is read again, with a
     few rows of logits at a time.
     """
-    fresh = out.get("state") == policy.state()
-    values = out["entropy"] if fresh else token_entropies(policy, out)
+    fresh = out.get("state") == model.state()
+    values = out["entropy"] if fresh else token_entropies(model, out)
     return float((values * out["mask"]).sum() / out["mask"].sum().clamp(min=1.0))
 
 
@@ -338,7 +339,7 @@ def reward(response, answer):
     return 1.0 if response.strip() == str(answer) else 0.0
 
 
-def accuracy(policy, n=200, greedy=False, seed=0):
+def accuracy(model, n=200, greedy=False, seed=0):
     """Return the share of n sums that the policy answers right; its own random numbers.
 
     Raises:
@@ -347,10 +348,10 @@ def accuracy(policy, n=200, greedy=False, seed=0):
     if n < 1:
         raise ValueError(f"accuracy: n must be at least 1, got {n}")
     prompts, answers = make_batch(n, random.Random(seed + 1))
-    generator = torch.Generator(policy.device).manual_seed(seed)
+    generator = torch.Generator(model.device).manual_seed(seed)
     right = 0.0
     for i in range(0, n, 64):
-        out = sample(policy, prompts[i : i + 64], greedy=greedy, generator=generator)
+        out = sample(model, prompts[i : i + 64], greedy=greedy, generator=generator)
         right += sum(map(reward, decode_responses(out), answers[i : i + 64]))
     return right / n
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from beyond import hf_backend
+from beyond.lab_checks import how_to_test
 from beyond.parallel import extreme, total, whole
 from beyond.plugins import backend_with, load_student
 from beyond.rewards import call
@@ -71,6 +72,9 @@ class LabStep:
             token_entropy=self.entropy)
         self.lab = load_student(trainer.lab.__file__, backend)
         self.seen: dict[str, Any] = {}
+        self.told = False
+        self.rows: list[dict] = []  # of the iteration, and how many rewards it has asked for
+        self.calls = 0
         for name in ("sample_group", "group_advantages"):
             setattr(self.lab, name, self.recorded(name, getattr(self.lab, name)))
         self.settings = self.lab.GRPOConfig(
@@ -88,8 +92,9 @@ class LabStep:
 
         return recorder
 
-    def logprobs(self, policy, out):
+    def logprobs(self, model, out):
         """Return sequence_logprobs; NO_REF has those of the policy, which are known already."""
+        policy = model  # tinylm's name: your file may give it by keyword
         if policy is NO_REF:
             old = self.seen.get("logp")
             policy = self.trainer.policy
@@ -105,24 +110,44 @@ class LabStep:
             self.seen["logp"] = (out, logp.detach())
         return logp
 
-    def sample(self, policy, *args, **kwargs):
+    def sample(self, model, *args, **kwargs):
         """Return hf_backend.sample's dict."""
         with whole(self.trainer.through):
-            out = hf_backend.sample(policy, *args, **kwargs)
+            out = hf_backend.sample(model, *args, **kwargs)
         return out | {"step": self.trainer.done}
 
-    def entropy(self, policy, out):
+    def entropy(self, model, out):
         """Return token_entropy; after a step it is read anew (FSDP2 hides that weights changed)."""
         if out.get("step") != self.trainer.done:
             out = out | {"state": None}
         with whole(self.trainer.through):
-            return hf_backend.token_entropy(policy, out)
+            return hf_backend.token_entropy(model, out)
+
+    def row_of(self, answer: str) -> dict:
+        """Return the row of an answer; one that was copied as a plain text has lost its own.
+
+        Raises:
+            ValueError: no row of this batch has the answer.
+        """
+        at, self.calls = self.calls // self.trainer.cfg.group_size, self.calls + 1
+        if isinstance(answer, Answer):
+            return answer.row
+        rows = self.rows[at : at + 1] + self.rows  # first the one whose turn it is
+        for row in rows:
+            if str(row["reference"]) == str(answer):
+                return row
+        raise ValueError(f"your sample_group asks for the reward of the answer {answer!r:.40}, "
+                         f"which no prompt has. Test: {how_to_test(1, self.trainer.lab.__file__)}")
 
     def reward(self, response, answer):
         """Return the trainer's reward of one response; what cannot be scored counts as 0."""
-        row = answer.row
+        row = self.row_of(answer)
         columns = {k: [v] for k, v in row.items() if k not in ("prompt", "text")}
         score = call(self.trainer.reward_fn, [row["text"]], [response], columns).scores[0]
+        if score is None and not self.told:
+            self.told = True
+            self.trainer.say("the reward cannot score some response (None): your grpo_step counts "
+                             "it as 0; with step = ours it is left out of its group")
         return 0.0 if score is None else score
 
     def finite(self) -> bool:
@@ -143,6 +168,7 @@ class LabStep:
     def __call__(self, rows: list[dict]) -> tuple[dict[str, float], list[dict]]:
         """Make one iteration on some rows; return (metrics, what was sampled as rollouts)."""
         trainer = self.trainer
+        self.rows, self.calls = rows, 0
         stats = self.lab.grpo_step(
             trainer.policy, trainer.ref or NO_REF, ScheduledOptimizer(trainer),
             [row["text"] for row in rows], [Answer.of(row) for row in rows], self.settings,
@@ -157,8 +183,8 @@ class LabStep:
         missing += [k for k in ("sample_group", "group_advantages") if k not in self.seen]
         if missing or not hasattr(trainer, "rate"):
             what = f"misses {', '.join(missing)}" if missing else "never called opt.step()"
-            raise ValueError(f"your grpo_step {what}. Test: python -m pytest -q -k task5 "
-                             f"--lab={trainer.lab.__file__}")
+            raise ValueError(f"your grpo_step {what}. Test: "
+                             f"{how_to_test(5, trainer.lab.__file__)}")
         groups, adv = self.seen["sample_group"], self.seen["group_advantages"]
         shown = [row["text"] for row in rows for _ in range(trainer.cfg.group_size)]
         rollout = {

@@ -74,7 +74,12 @@ class RunLog:
 
     def __init__(self, cfg, resumed_at: int | None = None):
         self.folder = Path(cfg.output_dir)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(f"output_dir {self.folder} cannot be made ({error.strerror}); give "
+                          "another") from None
+        self.torn: set[str] = set()  # files whose last line may be half written
         self.paths = {n: self.folder / f"{n}.jsonl" for n in ("training_log", "completions")}
         later = [p for p in found(self.folder) if int(p.name.split("-")[1]) > (resumed_at or 0)]
         put_aside(self.folder, later + (list(self.paths.values()) if resumed_at is None else []))
@@ -115,8 +120,17 @@ class RunLog:
         temporary.replace(path)
 
     def _append(self, name: str, lines: list[dict]) -> None:
-        with open(self.paths[name], "a", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        """Add lines to a file; a full disk is said, and training goes on."""
+        text = "\n" * (name in self.torn) + "".join(json.dumps(line) + "\n" for line in lines)
+        try:
+            with open(self.paths[name], "a", encoding="utf-8") as file:
+                file.write(text)
+            self.torn.discard(name)
+        except OSError as error:
+            if name not in self.torn:
+                tqdm.write(f"{self.paths[name]} cannot be written: {error}. Training goes on "
+                           "without it; its lines are missing until there is room")
+            self.torn.add(name)
 
     def metrics(self, step: int, metrics: Metrics, show: bool = True) -> None:
         """Write one line of metrics everywhere."""

@@ -28,11 +28,16 @@ def loss_metrics(loss, stats, logp, old, adv, mask, cfg) -> dict[str, Any]:
         mask: (B, T).
         cfg: a GRPOConfig.
     """
-    rho = torch.where(mask.bool(), logp - old, 0.0).exp()
+    log_rho = torch.where(mask.bool(), logp - old, 0.0)
+    rho = log_rho.exp()
     up = cfg.clip_epsilon if cfg.clip_high is None else cfg.clip_high
     down = cfg.clip_epsilon if cfg.clip_low is None else cfg.clip_low
     A = adv if adv.dim() == 2 else adv.unsqueeze(1)
-    low, high = (rho < 1 - down) & (A < 0), (rho > 1 + up) & (A > 0)
+    compared = rho
+    if cfg.loss in ("gspo", "gspo_token"):  # their one ratio of a response, at all its tokens
+        mean = log_rho.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
+        compared = mean.exp().expand_as(rho)
+    low, high = (compared < 1 - down) & (A < 0), (compared > 1 + up) & (A > 0)
     return {
         "loss": float(loss), "kl": stats.get("kl"), "ratio_max": float(rho.max()),
         "low": seq_share(low, mask).cpu(), "high": seq_share(high, mask).cpu(),

@@ -1,6 +1,7 @@
 """From a folder or a model to a Policy: device, adapters, checkpointing, reference."""
 
 import copy
+import re
 from pathlib import Path
 
 import torch
@@ -46,6 +47,9 @@ def policy_of(model, tokenizer, cfg: GRPOConfig) -> Policy:
     Raises:
         ValueError: no such device, or peft is missing.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"the model is {model!r:.60}; give one that is loaded: "
+                         "AutoModelForCausalLM.from_pretrained(...)")
     if cfg.device:
         try:
             model = model.to(cfg.device)
@@ -75,13 +79,18 @@ def load_policy(path: str | Path, cfg: GRPOConfig) -> Policy:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    here = Path(path).is_dir()
+    if not here and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
+        raise OSError(f"{path} cannot be loaded: there is no such folder. Give one made by "
+                      "save_pretrained, such as runs/hf/final")
     try:
         model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(path)
     except Exception as error:  # a cut-off file, a missing package: each has its own exception
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise OSError(
-            f"{path} cannot be loaded ({why:.100}). Give a folder made by "
+            f"{path} cannot be loaded ({'' if here else 'no such folder, nor can it be fetched: '}"
+            f"{why:.100}). Give a folder made by "
             "save_pretrained. Without network: python -m beyond.smollm says how to bring a model"
         ) from None
     return policy_of(model, tokenizer, cfg)

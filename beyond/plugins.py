@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from beyond.config import GRPOConfig, nearest
+from beyond.lab_checks import LabError, check_all, how_to_test
 
 TOP = Path(__file__).resolve().parent.parent
 
@@ -29,6 +30,8 @@ def default_lab():
 def load_student(path: str | Path, backend: Any):
     """Return a lab file's module on a backend; its token_entropy is the backend's.
 
+    Its functions raise a LabError, a line that names the task, for whatever goes wrong in them.
+
     Raises:
         FileNotFoundError: no such file.
         ValueError: a task is not written, or broken: which, and how to test it.
@@ -39,9 +42,8 @@ def load_student(path: str | Path, backend: Any):
     for number in TASKS:
         state = task_state(lab, number)
         if state.kind != "written":
-            raise ValueError(
-                f"{state.text}. Test: python -m pytest -q -k task{number} --lab={path}"
-            )
+            raise ValueError(f"{state.text}. Test: {how_to_test(number, path)}")
+    check_all(lab, backend)
     if hasattr(backend, "token_entropy"):
         lab.token_entropy = backend.token_entropy
     return lab
@@ -51,6 +53,9 @@ def loss_differs(lab) -> str | None:
     """Return a line if a lab file's grpo_loss is not the lab's, in value or gradient, else None.
 
     It is a warning, not an error: perhaps another loss is what you want to try.
+
+    Raises:
+        LabError: it cannot be called, or returns something else than (loss, stats).
     """
     from beyond.losses import grpo
 
@@ -65,13 +70,16 @@ def loss_differs(lab) -> str | None:
     mask = (torch.arange(5) < torch.tensor([[1], [5], [3], [2], [4], [5]])).float()
     try:
         found = of(lab.grpo_loss)
+    except LabError:
+        raise
     except Exception as error:
-        return f"your grpo_loss raised {type(error).__name__}: {error}. Test: -k task4"
+        return (f"your grpo_loss raised {type(error).__name__}: {error}. "
+                f"Test: {how_to_test(4, lab.__file__)}")
     if torch.allclose(found.detach(), of(grpo).detach(), atol=1e-5, rtol=1e-4):
         return None
     what = "value" if abs(float((found - of(grpo))[0].detach())) > 1e-4 else "gradient"
     return (f"warning: the {what} of your grpo_loss is not that of Task 4's formula. Training goes "
-            f"on with it; to find out why: python -m pytest -q -k task4 --lab={lab.__file__}")
+            f"on with it; to find out why: {how_to_test(4, lab.__file__)}")
 
 
 def backend_with(**names: Any):
@@ -144,6 +152,7 @@ def as_loss(given: Callable, where: str) -> Callable:
         value = function(**{name: known[ours] for name, ours in names.items() if ours in known})
         return value if isinstance(value, tuple) else (value, {})
 
+    loss.reads_ref = "ref_logp" in names.values()  # type: ignore[attr-defined]
     return loss
 
 
@@ -169,7 +178,8 @@ def with_own(cfg: GRPOConfig, lab) -> GRPOConfig:
 
     What is set and the loss cannot take is said.
     """
-    known = inspect.signature(find_loss(cfg.loss, lab)).parameters
+    loss = find_loss(cfg.loss, lab)
+    known = inspect.signature(loss).parameters
     own: dict[str, Any] = {}
     wanted = (("clip_epsilon", "clip_eps", 0.2), ("kl_beta", "beta", 0.04),
               ("clip_high", "clip_high", None))
@@ -179,6 +189,8 @@ def with_own(cfg: GRPOConfig, lab) -> GRPOConfig:
             own[field] = float(given) if isinstance(given, (int, float)) else default
         elif name not in known and ":" in cfg.loss and name != "clip_high":
             print(f"the loss {cfg.loss} takes no {name}: {field} changes nothing in it")
+            if name == "beta" and cfg.kl_beta == 0 and getattr(loss, "reads_ref", True):
+                own[field] = default  # with 0 there would be no reference for it
     return dataclasses.replace(cfg, **own)
 
 

@@ -27,7 +27,7 @@ def announce(n: int, cfg) -> int:
         if getattr(cfg, name) > steps:
             print(f"{name} = {getattr(cfg, name)} is more than the {steps} steps there are: "
                   f"it happens at the end only. Set {name} lower to see more.")
-    if cfg.warmup_steps >= steps:
+    if cfg.warmup_steps > steps:
         print(f"warmup_steps = {cfg.warmup_steps} of {steps} steps: the learning rate never "
               "reaches its peak")
     return steps

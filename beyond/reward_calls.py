@@ -74,6 +74,9 @@ def _object(kind: Any) -> Callable:
     return _MADE[kind]
 
 
+LARGEST = 1e15  # the standard deviation in float32 squares what is compared
+
+
 def _one(score: Any, name: str, i: int, response: str) -> float | None:
     """Return a score as a float or None; anything else is named."""
     if score is None:
@@ -82,10 +85,10 @@ def _one(score: Any, name: str, i: int, response: str) -> float | None:
         value = float(score)
     except (TypeError, ValueError):
         value = math.nan
-    if not math.isfinite(value):
+    if not abs(value) <= LARGEST:
         raise ValueError(
             f"reward {name}: sample {i} ({response!r:.60}) got {score!r:.40}; a score is a finite "
-            "number, or None for what cannot be scored"
+            f"number (up to {LARGEST:g}), or None for what cannot be scored"
         )
     return value
 
@@ -144,6 +147,8 @@ def call(reward: Callable, prompts, responses, columns: dict[str, list]) -> Rewa
         ValueError: the reward raised, or wants a column that is not there, or gave the wrong number
             of scores, or NaN: which reward and which sample.
     """
+    if not callable(reward):
+        raise ValueError(f"the reward is {reward!r:.40}; give a function, an object or a class")
     if inspect.isclass(reward):
         reward = _object(reward)
     name, n = name_of(reward), len(responses)

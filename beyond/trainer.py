@@ -23,7 +23,7 @@ import torch
 
 from beyond import batches, checkpoints, checkpoints_many, hf_backend, parallel
 from beyond.config import GRPOConfig
-from beyond.data import usable
+from beyond.data import listed, usable
 from beyond.lab_step import LabStep
 from beyond.logs import RunLog, mean_of
 from beyond.measures import (
@@ -66,6 +66,8 @@ class GRPOTrainer:
         self, model, tokenizer=None, reward_fn=hf_backend.reward, config: GRPOConfig | None = None,
         lab=None, eval_dataset=None, callbacks=(), world: parallel.World | None = None,
     ):
+        if config is not None and not isinstance(config, GRPOConfig):
+            raise ValueError(f"config must be beyond's GRPOConfig, not {type(config)}")
         self.lab = lab or default_lab()
         self.cfg = cfg = with_own(config or GRPOConfig(), self.lab)
         self.world = world or parallel.start(cfg.device, only_torchrun=True)
@@ -74,7 +76,7 @@ class GRPOTrainer:
         own = isinstance(model, hf_backend.Policy)
         self.policy = model if own else policy_of(model, tokenizer, cfg)
         self.reward_fn, self.callbacks = reward_fn, list(callbacks)
-        self.eval_rows = list(eval_dataset or [])
+        self.eval_rows = list(listed(() if eval_dataset is None else eval_dataset))
         # guide_custom measures its ratio against the reference, whatever its KL weighs.
         needed = bool(cfg.kl_beta) or cfg.loss == "guide_custom"
         self.ref = reference_of(self.policy) if needed else None
@@ -200,7 +202,8 @@ class GRPOTrainer:
         if not torch.isfinite(norm):
             raise FloatingPointError(
                 f"step {self.done + 1}: the gradient is {float(norm)}. Lower learning_rate "
-                f"(now {cfg.learning_rate:g}) or inner_steps (now {cfg.inner_steps})."
+                f"(now {cfg.learning_rate:g}) or inner_steps (now {cfg.inner_steps}); with a loss "
+                "of yours, test it: python -m pytest -q -k task4."
             )
         rate = self.schedule.step(self.done)
         self.opt.step()
@@ -225,7 +228,8 @@ class GRPOTrainer:
             rows = usable(dataset, self.policy)
             total = announce(len(rows), self.cfg)
         batches.check_parts(len(rows), self.cfg, self.world)
-        self.eval_rows = list(eval_dataset or self.eval_rows)
+        if eval_dataset is not None:
+            self.eval_rows = list(listed(eval_dataset))
         self.schedule.total = total
         checkpoints.seed_everything(parallel.seed_of(self.cfg.seed, self.world.rank))
         if resume:
@@ -284,7 +288,7 @@ class GRPOTrainer:
                     self.batch["inner"] += 1
                     self.done += 1
                 self.measure(metrics, len(rows), time.perf_counter() - begun)
-                if self.batch["inner"] == self.cfg.inner_steps:
+                if self.batch["inner"] >= self.cfg.inner_steps:
                     write_completions(self)
                     self.batch = None
                 self.after_step(before, total)
@@ -388,6 +392,8 @@ class GRPOTrainer:
         self.done, self.place, self.window = state["step"], state["place"], state["window"]
         self.tokens = state["tokens"]
         self.batch = checkpoints.as_sampled(state["batch"], self.policy)
+        if checkpoints.odd(state, self.cfg, ("group_size", "kl_beta", "inner_steps", "loss")):
+            self.batch = None  # it lacks what these settings need, or has another form
         checkpoints.seed_everything(parallel.seed_of(self.cfg.seed + self.done, self.world.rank))
         if state["random"]:
             checkpoints.set_random_state(state["random"])

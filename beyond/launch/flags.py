@@ -12,6 +12,7 @@ import torch
 
 import tinylm
 from beyond.compare_variants import VARIANTS, Variant, resolve
+from beyond.lab_checks import LabError
 from beyond.losses import LOSSES
 from beyond.parallel import KINDS
 from beyond.plugins import TOP
@@ -129,7 +130,12 @@ def ended(error: Exception, code: int) -> int:
 
     Rank 0 says it first. What is wrong on all ranks is then said once: torchrun ends the others as
     soon as one has left. What is wrong on one rank alone, that rank says.
+
+    Raises:
+        LabError: on several ranks, so that torchrun names the rank whose function failed.
     """
+    if isinstance(error, LabError) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise error
     if int(os.environ.get("RANK", "0")):
         time.sleep(3)
     print(error, flush=True)

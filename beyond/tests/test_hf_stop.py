@@ -7,10 +7,10 @@ import torch
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import checkpoints, train_hf
+from beyond import GRPOTrainer, checkpoints, train_hf
 from beyond.measures import joined, loss_metrics
 from beyond.tests import tiny
-from beyond.tests.test_hf_train import digits, lines, trainer, weights
+from beyond.tests.test_hf_train import KillAt, Killed, digits, lines, trainer, weights
 
 
 class Press:
@@ -108,6 +108,35 @@ def test_a_settings_file_that_cannot_be_used_is_named(tmp_path, capsys, content,
 def test_no_sample_at_all_is_refused(capsys):
     assert train_hf.main(["--max-samples", "0"]) == 2
     assert capsys.readouterr().out == "--max-samples 0 is not possible; give 1 or more\n"
+
+
+def test_gspo_compares_the_ratio_of_a_whole_response(tmp_path):
+    cfg = trainer(tmp_path, loss="gspo", step="ours", clip_epsilon=0.2).cfg
+    logp = torch.log(torch.tensor([[1.5, 1 / 1.5], [1.5, 1.5]]))  # ratios 1 and 1.5
+    found = joined([loss_metrics(torch.tensor(0.0), {}, logp, torch.zeros(2, 2), torch.ones(2),
+                                 torch.ones(2, 2), cfg)])
+    assert found["clip_ratio/high_mean"] == 0.5 and found["clip_ratio/high_max"] == 1
+
+
+def test_samples_in_use_are_given_up_when_their_settings_have_changed(tmp_path):
+    with pytest.raises(Killed):
+        trainer(tmp_path, [KillAt(3)], inner_steps=2).train(tiny.rows(9))
+    again = trainer(tmp_path, inner_steps=1, group_size=4)  # step 3 is the first of a pair
+    history = again.train(tiny.rows(9), resume=True)
+    assert history[-1]["step"] == again.done == 6
+    used = [tuple(r["ids"]) for r in map(dict, lines(tmp_path, "completions"))]
+    assert len(used) >= 3 * 3 * 4
+
+
+def test_what_cannot_be_resumed_or_configured_is_one_line(tmp_path):
+    made = trainer(tmp_path)
+    made.train(tiny.rows(9))
+    with pytest.raises(OSError, match="final is no checkpoint to go on from"):
+        trainer(tmp_path / "x").train(tiny.rows(9), resume=str(tmp_path / "final"))
+    with pytest.raises(ValueError, match="config must be beyond's GRPOConfig, not <class 'dict'>"):
+        GRPOTrainer(tiny.model(), tiny.tokenizer(), digits, {"group_size": 2})
+    with pytest.raises(ValueError, match="beyond's GRPOConfig, not <class 'lab15"):
+        GRPOTrainer(tiny.model(), tiny.tokenizer(), digits, made.lab.GRPOConfig())
 
 
 def test_a_reward_may_ask_for_the_sampled_ids(tmp_path):
