@@ -21,6 +21,7 @@ import torch
 from beyond import checkpoints
 from beyond.batches import in_order, part_of
 from beyond.parallel import World, agree, gather, whole
+from beyond.parallel_tp import weights as weights_of
 
 SHARDS = "shards"
 RANK = "rank{}.pt"
@@ -65,7 +66,9 @@ def save(folder: str | Path, trainer, state: dict[str, Any] | None) -> Path:
         on_main(lambda: temporary.mkdir(parents=True))
         names = set(policy.model.state_dict())  # not inside whole: it would end it
         with whole(trainer.through):
-            weights = gathered(policy.model, names) if trainer.cfg.parallel == "fsdp" else None
+            how = trainer.cfg.parallel
+            weights = weights_of(policy.model) if how == "tp" else (
+                gathered(policy.model, names) if how == "fsdp" else None)
             on_main(lambda: checkpoints.write_model(temporary, policy, weights))
         if state is not None:
             own = {name: state.pop(name) for name in ("random", "batch")}
@@ -73,7 +76,7 @@ def save(folder: str | Path, trainer, state: dict[str, Any] | None) -> Path:
             parts = parts_of(policy, trainer.opt)
             agree(world, lambda: dcp.save(parts, checkpoint_id=temporary / SHARDS))
             agree(world, lambda: torch.save(own, temporary / RANK.format(world.rank)))
-            state["processes"] = world.size
+            state |= {"processes": world.size, "batches": trainer.data.size}
             on_main(lambda: torch.save(state, temporary / checkpoints.STATE))
         on_main(lambda: checkpoints.put(temporary, folder))
     finally:
@@ -101,21 +104,24 @@ def load(folder: Path, state: dict[str, Any], trainer) -> None:
         OSError: it cannot be read.
     """
     policy, opt, world = trainer.policy, trainer.opt, trainer.world
-    if (before := state.get("processes", 1)) == 1:
+    before = state.get("processes", 1)
+    parts = state.get("batches", before)  # with tensor parallelism all have the same batch
+    same = (before, parts) == (world.size, trainer.data.size)
+    if before == 1:
         checkpoints.check_same(state["trained"], dict(policy.model.named_parameters()))
         put_parts(policy, opt, named(state, policy, opt), everything=True)
         kept = [{"random": state["random"], "batch": state["batch"]}]
     else:
         read_shards(folder, policy, opt, world)
-        ranks = [world.rank] if before == world.size else range(before)
+        ranks = [world.rank] if same else range(parts)
         kept = [checkpoints.load_state(folder, RANK.format(rank)) for rank in ranks]
-    if before == world.size:
+    if same:
         state.update(kept[0])
         return
     state["random"], state["batch"] = None, kept[0]["batch"]
     if state["batch"]:
         rollouts = in_order([k["batch"]["rollouts"] for k in kept])
-        state["batch"] |= {"rollouts": part_of(rollouts, world, trainer.cfg.group_size)}
+        state["batch"] |= {"rollouts": part_of(rollouts, trainer.data, trainer.cfg.group_size)}
 
 
 def read_shards(folder: Path, policy, opt, world: World) -> None:

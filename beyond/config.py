@@ -61,8 +61,8 @@ class GRPOConfig:
     bf16: bool = opt(False, "forward passes in bfloat16")
     device: str | None = opt(None, "cpu, cuda or mps; none: where the model is")
     # several processes (torchrun)
-    parallel: str = opt("ddp", "ddp: weights on every process; fsdp: a part each", None,
-                        ("ddp", "fsdp"))
+    parallel: str = opt("ddp", "ddp: weights on every process; fsdp: a part each; tp: layers cut",
+                        None, ("ddp", "fsdp", "tp"))
     # measuring and keeping
     eval_steps: int = opt(0, "evaluate every so many steps; 0: at the end only", 0)
     eval_samples: int = opt(100, "problems of an evaluation", 1)

@@ -9,7 +9,7 @@ from beyond import hf_backend
 from beyond.lab_checks import how_to_test
 from beyond.parallel import extreme, total, whole
 from beyond.plugins import backend_with, load_student
-from beyond.rewards import call
+from beyond.reports import judged
 
 NO_REF = torch.nn.Module()  # what your grpo_step is given for ref where kl_beta is 0
 
@@ -117,7 +117,7 @@ class LabStep:
         return out | {"step": self.trainer.done}
 
     def entropy(self, model, out):
-        """Return token_entropy; after a step it is read anew (FSDP2 hides that weights changed)."""
+        """Return token_entropy; after a step it is read anew (DTensors hide that they changed)."""
         if out.get("step") != self.trainer.done:
             out = out | {"state": None}
         with whole(self.trainer.through):
@@ -143,7 +143,7 @@ class LabStep:
         """Return the trainer's reward of one response; what cannot be scored counts as 0."""
         row = self.row_of(answer)
         columns = {k: [v] for k, v in row.items() if k not in ("prompt", "text")}
-        score = call(self.trainer.reward_fn, [row["text"]], [response], columns).scores[0]
+        [score], *_ = judged(self.trainer, [row["text"]], [response], columns)
         if score is None and not self.told:
             self.told = True
             self.trainer.say("the reward cannot score some response (None): your grpo_step counts "
@@ -158,7 +158,7 @@ class LabStep:
 
     def shared(self, metrics: dict[str, float], tokens: float) -> dict[str, float]:
         """Return the metrics over all ranks: the loss is a mean over rows, the rest over tokens."""
-        world = self.trainer.world
+        world = self.trainer.data
         if not world.many:
             return metrics
         weights = [1.0 if name == "loss" else tokens for name in metrics]

@@ -10,6 +10,7 @@
 
 Seeds: rank r samples with seed_of(seed, r); the order of the data is the seed's on every rank.
 Only torch's own parts are used: torch.distributed, DistributedDataParallel, fully_shard.
+Tensor parallelism (how = "tp"): parallel_tp.py.
 """
 
 import contextlib
@@ -116,13 +117,13 @@ def settings(cfg, world: World):
     Raises:
         ValueError: what does not go together, in one line.
     """
-    if cfg.prompts_per_step < world.size:
+    if cfg.prompts_per_step < world.size and cfg.parallel != "tp":
         raise ValueError(f"prompts_per_step = {cfg.prompts_per_step} is fewer than the "
                          f"{world.size} processes: each needs whole groups. Give more prompts, or "
                          "start fewer processes")
-    if cfg.parallel == "fsdp" and cfg.lora_rank:
-        raise ValueError("parallel = fsdp does not go with lora_rank, whose adapters are small: "
-                         "take parallel = ddp")
+    if cfg.parallel != "ddp" and cfg.lora_rank:
+        raise ValueError(f"parallel = {cfg.parallel} does not go with lora_rank, whose adapters "
+                         "are small: take parallel = ddp")
     on_gpu = world.device.type == "cuda"
     return dataclasses.replace(cfg, device=str(world.device)) if on_gpu else cfg
 
@@ -305,7 +306,7 @@ class Through(nn.Module):
 
 def scorer(policy: nn.Module, world: World, how: str) -> nn.Module:
     """Return wrap(Through(policy)), ready for use."""
-    made = wrap(Through(policy), world, how)
+    made = wrap(Through(policy), world, how) if world.many else Through(policy)
     if world.many and how == "fsdp":  # its first forward tells FSDP2 which module is the whole
         with torch.no_grad():
             made(lambda policy: None)

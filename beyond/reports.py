@@ -9,6 +9,7 @@ from beyond import hf_backend
 from beyond.batches import in_order
 from beyond.data import usable
 from beyond.parallel import gather, seed_of, total, whole
+from beyond.parallel_tp import once
 from beyond.rewards import call
 
 
@@ -54,6 +55,16 @@ def columns_of(rows: list[dict], out: dict[str, Any]) -> dict[str, list]:
     return ids | {k: [row.get(k) for row in rows] for k in names}
 
 
+def judged(trainer, prompts: list[str], responses: list[str], columns: dict) -> tuple:
+    """Return (scores, {part: scores}, notes) of the trainer's reward."""
+    def ask():
+        found = call(trainer.reward_fn, prompts, responses, columns)
+        notes = notes_of(found.metadata, len(responses))
+        return found.scores, found.metadata.get("parts", {}), notes
+
+    return once(trainer.world, trainer.cfg.parallel, ask)
+
+
 def completion_rows(rollout: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the responses of a rollout as rows of completions.jsonl."""
     ids, parts, rows = hf_backend.response_ids(rollout["out"]), rollout["parts"], []
@@ -71,7 +82,7 @@ def completion_rows(rollout: dict[str, Any]) -> list[dict[str, Any]]:
 def write_completions(trainer) -> None:
     """Write the responses of all ranks to the batch that is done with, in the prompts' order."""
     cfg, mine = trainer.cfg, [completion_rows(r) for r in trainer.batch["rollouts"]]
-    rows = [row for part in in_order(gather(trainer.world, mine)) for row in part]
+    rows = [row for part in in_order(gather(trainer.data, mine)) for row in part]
     if trainer.world.main:
         shown = cfg.log_completions if trainer.done % cfg.logging_steps == 0 else 0
         trainer.log.completions(trainer.done, rows, shown)
@@ -83,8 +94,8 @@ def evaluate(trainer, greedy: bool = False) -> float:
 
     Each rank answers its share of the prompts; drawn ones differ with the number of processes.
     """
-    policy, cfg, world = trainer.policy, trainer.cfg, trainer.world
-    with quiet(world):
+    policy, cfg, world = trainer.policy, trainer.cfg, trainer.data
+    with quiet(trainer.world):
         rows = usable(trainer.eval_rows, policy)[: cfg.eval_samples]
     n = len(rows)  # perhaps fewer than processes
     rows = rows[n * world.rank // world.size : n * (world.rank + 1) // world.size]
@@ -96,7 +107,7 @@ def evaluate(trainer, greedy: bool = False) -> float:
             texts = [r["text"] for r in part]
             out = hf_backend.sample(policy, texts, cfg.temperature, greedy, generator=generator)
             responses = hf_backend.decode_responses(out)
-            scores += call(trainer.reward_fn, texts, responses, columns_of(part, out)).scores
+            scores += judged(trainer, texts, responses, columns_of(part, out))[0]
     known = [s for s in scores if s is not None]
     got, answered = total(world, [sum(known), len(known)])
     return got / max(1, answered)

@@ -24,6 +24,7 @@ from beyond import data, hf_backend, parallel, rewards
 from beyond.batches import check_parts
 from beyond.config import GRPOConfig, add_arguments, from_flags, nearest
 from beyond.models import load_policy
+from beyond.parallel_tp import one_of
 from beyond.plugins import default_lab, from_file, load_student, loss_differs
 from beyond.reports import quiet
 from beyond.smollm import model_folder
@@ -140,7 +141,7 @@ def build(
             parallel.agree(world, lambda: model_folder() if fetch else None)
     with quiet(world):
         policy, reward, lab, held, rows = parallel.agree(world, lambda: materials(flags, cfg))
-    check_parts(len(rows), cfg, world)
+    check_parts(len(rows), cfg, one_of(world, cfg.parallel))
     return GRPOTrainer(policy, None, reward, cfg, lab, held, world=world), rows
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from beyond import batches, checkpoints, checkpoints_many, hf_backend, parallel
+from beyond import batches, checkpoints, checkpoints_many, hf_backend, parallel, parallel_tp
 from beyond.config import GRPOConfig
 from beyond.data import listed, usable
 from beyond.lab_step import LabStep
@@ -36,8 +36,7 @@ from beyond.measures import (
 )
 from beyond.models import is_out_of_memory, memory_advice, policy_of, reference_of
 from beyond.plugins import advantage_of, default_lab, loss_of, with_own
-from beyond.reports import announce, columns_of, evaluate, notes_of, quiet, write_completions
-from beyond.rewards import call
+from beyond.reports import announce, columns_of, evaluate, judged, quiet, write_completions
 from beyond.schedule import Schedule
 from beyond.wrappers import entropy_bonus
 
@@ -73,6 +72,7 @@ class GRPOTrainer:
         self.world = world or parallel.start(cfg.device, only_torchrun=True)
         if self.world.many:
             self.cfg = cfg = parallel.settings(cfg, self.world)
+        self.data = parallel_tp.one_of(self.world, cfg.parallel)  # who shares the prompts
         own = isinstance(model, hf_backend.Policy)
         self.policy = model if own else policy_of(model, tokenizer, cfg)
         self.reward_fn, self.callbacks = reward_fn, list(callbacks)
@@ -81,7 +81,7 @@ class GRPOTrainer:
         needed = bool(cfg.kl_beta) or cfg.loss == "guide_custom"
         self.ref = reference_of(self.policy) if needed else None
         self.loss, self.advantages = loss_of(cfg, self.lab), advantage_of(cfg, self.lab)
-        self.through = parallel.scorer(self.policy, self.world, cfg.parallel)
+        self.through = parallel_tp.scorer(self.policy, self.ref, self.world, cfg.parallel)
         trained = [p for p in self.policy.parameters() if p.requires_grad]
         self.opt = torch.optim.AdamW(
             trained, cfg.learning_rate, weight_decay=cfg.weight_decay,
@@ -103,7 +103,7 @@ class GRPOTrainer:
 
     def score(self, out: dict, entropies: bool = False):
         """Return batches.scored(policy, ...), with gradients that all ranks will share."""
-        if not self.world.many:
+        if not self.data.many:
             return batches.scored(self.policy, out, entropies)
         return self.through(batches.scored, out, entropies, self.cfg.parallel == "fsdp")
 
@@ -125,22 +125,22 @@ class GRPOTrainer:
             entropy = hf_backend.token_entropy(self.policy, out)
         shown = [row["text"] for row in rows for _ in range(cfg.group_size)]
         columns = columns_of([row for row in rows for _ in range(cfg.group_size)], out)
-        scores = call(self.reward_fn, shown, responses, columns)
+        scores, parts, notes = judged(self, shown, responses, columns)
         rewards = torch.tensor(
-            [float("nan") if s is None else s for s in scores.scores], device=out["ids"].device
+            [float("nan") if s is None else s for s in scores], device=out["ids"].device
         )
         self.tell("on_rollout", rows=rows, responses=responses, rewards=rewards)
         adv = self.compared(rewards)
         self.tell("on_advantages", rewards=rewards, adv=adv)
         return {
             "out": out, "adv": adv, "old": old, "ref": ref, "rewards": rewards,
-            "prompts": shown, "responses": responses, "parts": scores.metadata.get("parts", {}),
-            "notes": notes_of(scores.metadata, len(responses)), "entropy": entropy,
+            "prompts": shown, "responses": responses, "parts": parts, "notes": notes,
+            "entropy": entropy,
         }
 
     def compared(self, rewards: torch.Tensor) -> torch.Tensor:
         """Return the advantages of this rank's rewards; some kinds need those of all ranks."""
-        G, world = self.cfg.group_size, self.world
+        G, world = self.cfg.group_size, self.data
         if not world.many:
             return self.advantages(rewards, G)
         parts = parallel.gather(world, rewards.cpu())
@@ -184,7 +184,7 @@ class GRPOTrainer:
 
     def update(self, batch: list[dict]) -> dict[str, float]:
         """Make one optimizer step on a batch; return its metrics."""
-        cfg, found, world = self.cfg, [], self.world
+        cfg, found, world = self.cfg, [], self.data
         rows, tokens = parallel.total(world, [
             sum(len(r["adv"]) for r in batch), sum(float(r["out"]["mask"].sum()) for r in batch)])
         totals = {"rows": int(rows), "tokens": tokens, "groups": int(rows) // cfg.group_size}
@@ -227,11 +227,11 @@ class GRPOTrainer:
         with quiet(self.world):
             rows = usable(dataset, self.policy)
             total = announce(len(rows), self.cfg)
-        batches.check_parts(len(rows), self.cfg, self.world)
+        batches.check_parts(len(rows), self.cfg, self.data)
         if eval_dataset is not None:
             self.eval_rows = list(listed(eval_dataset))
         self.schedule.total = total
-        checkpoints.seed_everything(parallel.seed_of(self.cfg.seed, self.world.rank))
+        checkpoints.seed_everything(parallel.seed_of(self.cfg.seed, self.data.rank))
         if resume:
             self.load(resume)
             if self.done >= total:
@@ -301,7 +301,7 @@ class GRPOTrainer:
         """Add what else can be said of a step to its metrics; keep them until the next log."""
         cfg, place, ends = self.cfg, self.place, self.policy.ends
         mine = [facts_of(rollout, ends) for rollout in self.batch["rollouts"]]
-        facts = batches.in_order(parallel.gather(self.world, mine))
+        facts = batches.in_order(parallel.gather(self.data, mine))
         if not self.batch.get("counted"):
             self.batch["counted"] = True
             self.tokens += tokens_of(facts)
@@ -315,7 +315,7 @@ class GRPOTrainer:
     def mine(self, rows: list[dict]) -> list[dict]:
         """Return this rank's share of the next prompts_per_step rows."""
         part = batches.next_rows(self.place, rows, self.cfg)
-        return part[parallel.my_part(self.world, len(part))]
+        return part[parallel.my_part(self.data, len(part))]
 
     def next_batch(self, rows: list[dict]) -> list[dict]:
         """Sample the responses of the next batch; it ends where the epoch ends."""
@@ -394,7 +394,7 @@ class GRPOTrainer:
         self.batch = checkpoints.as_sampled(state["batch"], self.policy)
         if checkpoints.odd(state, self.cfg, ("group_size", "kl_beta", "inner_steps", "loss")):
             self.batch = None  # it lacks what these settings need, or has another form
-        checkpoints.seed_everything(parallel.seed_of(self.cfg.seed + self.done, self.world.rank))
+        checkpoints.seed_everything(parallel.seed_of(self.cfg.seed + self.done, self.data.rank))
         if state["random"]:
             checkpoints.set_random_state(state["random"])
         self.say(f"resumed at step {self.done}{checkpoints.changed(state, self.cfg)}")

@@ -305,7 +305,7 @@ def one_rank(folder):
     parallel.stop(world)
 
 
-def fork(folder, size):
+def fork(folder, size, job=one_rank):
     """Start processes as torchrun does; raise if one of them fails."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -320,7 +320,7 @@ def fork(folder, size):
             "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
         try:
             faulthandler.dump_traceback_later(LIMIT, exit=True)  # rather than wait forever
-            one_rank(folder)
+            job(folder)
             code = 0
         except BaseException:
             traceback.print_exc()

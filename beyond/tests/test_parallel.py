@@ -211,12 +211,13 @@ def test_batches_that_cannot_be_split_are_refused_in_one_line(n, changes, words)
 @pytest.mark.parametrize(("changes", "words"), [
     ({"prompts_per_step": 2}, "prompts_per_step = 2 is fewer than the 3 processes"),
     ({"parallel": "fsdp", "lora_rank": 2}, "fsdp does not go with lora_rank"),
+    ({"parallel": "tp", "lora_rank": 2}, "tp does not go with lora_rank"),
 ])
 def test_settings_that_do_not_go_together(changes, words):
     with pytest.raises(ValueError, match=words):
         parallel.settings(GRPOConfig(**changes), World(0, 3))
-    with pytest.raises(ValueError, match="parallel = 'tp' is not allowed; give ddp or fsdp"):
-        GRPOConfig(parallel="tp")
+    with pytest.raises(ValueError, match="parallel = 'pp' is not allowed; give ddp or fsdp or tp"):
+        GRPOConfig(parallel="pp")
 
 
 def test_a_world_of_one_needs_no_group(monkeypatch):

@@ -180,7 +180,7 @@ def test_kept_runs_without_delay_are_all_the_same_run():
     for plain, none, tis in zip(found["plain"], found["none_0"], found["tis_0"]):
         assert plain["sampled"] == none["sampled"]
         # The weights are 1, but the loss that takes them rounds in another order: later the last
-        # bit may tell (seed 4, from the fourth evaluation on).
+        # bit may tell (seed 4, from update 40 on).
         assert not any(tis["lag"]) and tis["sampled"][:4] == none["sampled"][:4]
     for k in STALENESS:
         late = sum(min(k, update) for update in range(staleness.ITERS)) / staleness.ITERS
