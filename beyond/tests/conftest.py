@@ -1,5 +1,9 @@
-"""One thread for all of beyond's tests: more are slower on tensors so small."""
+"""What all of beyond's tests need: one thread, and a Ctrl-C that arrives."""
 
 import os
+import signal
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch; more are slower on tensors so small
+# A shell's background job ignores Ctrl-C, and so would every process that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
