@@ -1,18 +1,16 @@
 """What the processes of test_launch.py do; writes size1.json, size2.json, size4.json to a folder.
 
-    python -m beyond.tests.launch_job FOLDER                               all three, by fork
-    torchrun --standalone --nproc-per-node 2 -m beyond.tests.launch_job FOLDER     one of them
+    torchrun --standalone --nproc-per-node 2 -m beyond.tests.launch_job FOLDER     then 4
+    python -m beyond.tests.launch_job FOLDER                                       then alone
 
-A job checks many cases, and forks after its imports: starting a process takes longer than all that
-it does here. In float64, on a small random TinyLM, it measures how far losses, gradients and whole
-trainings on N ranks are from those of one process. Then two ranks train the real model and write
-checkpoints, which one and four ranks read.
+A job checks many cases: starting a process takes longer than all that it does here. In float64, on
+a small random TinyLM, it measures how far losses, gradients and whole trainings on N ranks are from
+those of one process. Then two ranks train the real model and write checkpoints, which one and four
+ranks read.
 """
 
 import functools
 import json
-import multiprocessing.connection
-import os
 import sys
 import zlib
 from functools import partial
@@ -258,9 +256,8 @@ def everything(world, folder):
         (folder / f"size{world.size}.json").write_text(text, encoding="utf-8")
 
 
-def one(folder, **environment):
+def one(folder):
     """Be one of the ranks."""
-    os.environ.update(environment)
     torch.set_num_threads(1)
     world = start()
     try:
@@ -269,31 +266,5 @@ def one(folder, **environment):
         stop(world)
 
 
-def forked(folder, size):
-    """Be the parent of `size` ranks, as torchrun is; end when one of them fails."""
-    import torch._dynamo  # noqa: F401 (Adam imports it: once here, not once in every rank)
-
-    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(size),
-              "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    fork = multiprocessing.get_context("fork")
-    ranks = [fork.Process(target=one, args=(folder,), kwargs=common | {"RANK": str(rank)})
-             for rank in range(size)]
-    for rank in ranks:
-        rank.start()
-    while any(rank.is_alive() for rank in ranks):
-        multiprocessing.connection.wait([rank.sentinel for rank in ranks if rank.is_alive()])
-        if any(rank.exitcode for rank in ranks):
-            for rank in ranks:
-                rank.kill()
-    if any(rank.exitcode for rank in ranks):
-        sys.exit(f"{size} ranks ended with {[rank.exitcode for rank in ranks]}")
-
-
 if __name__ == "__main__":
-    if "RANK" in os.environ:
-        one(Path(sys.argv[1]))
-    else:
-        for size in (2, 4):
-            forked(Path(sys.argv[1]), size)
-        one(Path(sys.argv[1]))
+    one(Path(sys.argv[1]))

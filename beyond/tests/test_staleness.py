@@ -134,7 +134,8 @@ def test_the_plain_loop_is_train_grpo(monkeypatch, tmp_path):
     assert run["sampled"] == hist["acc_sampled"] and any(hist["loss"])
     assert run["clip"] == pytest.approx(
         [sum(c) / len(c) for c in (hist["clip_frac"][i : i + 2] for i in (0, 2, 4))], abs=1e-6)
-    assert 0 == run["at"][0] < run["at"][1] < run["at"][2] < run["at"][3] < run["seconds"]
+    assert 0 == run["at"][0] < run["at"][1] < run["at"][2] < run["at"][3]
+    assert run["at"][3] < run["seconds"] + 0.05  # rounded to a tenth
 
 
 @pytest.mark.skipif(find_spec("monarch") is None, reason="needs Monarch")
