@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from beyond.lab_checks import LabError
+from beyond.lab_checks import LabError, how_to_test
 
 HANGS = {  # what runs in a call that does not come back
     "generate": "sample_group", "train_step": "group_advantages, k3_kl or grpo_loss",
@@ -53,7 +53,7 @@ def named(lab: ModuleType, task: str) -> Iterator[None]:
             trace = trace.tb_next
         n = NUMBER_OF[task]
         raise Fault(f"Task {n}, {task} ({os.path.basename(lab.__file__ or '')}{line}): "
-                    f"{line_of(error)}. Test: python -m pytest -q -k task{n} --lab={lab.__file__}"
+                    f"{line_of(error)}. Test: {how_to_test(n, lab.__file__ or '')}"
                     ) from None
 
 
