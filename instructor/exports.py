@@ -1,60 +1,173 @@
-"""How course systems name what they export: Moodle, Canvas, Gradescope, nbgrader."""
+"""How course systems name what they export: Moodle, Canvas, Blackboard, Gradescope, nbgrader.
 
+A name here is that of a file or folder at the top of a class's folder or zip: the course system
+has made it, so that a student can hide in it no more than the end of a file's name.
+"""
+
+import os
 import re
-from pathlib import Path
+from typing import NamedTuple
 
-MOODLE = re.compile(r"(?P<student>.+)_(?P<id>\d+)_assignsubmission_[a-z]+_?(?P<name>.*)")
+LAB = re.compile(r"lab[ _-]?15", re.I)
+# Ann Lee_123_assignsubmission_file_/..., or without folders ..._assignsubmission_file_lab.py
+MOODLE = re.compile(r"(?P<student>.+)_(?P<id>\d+)_assignsubmission_[a-z]+_?(?P<name>.*)", re.S)
+# leeann_LATE_11_102_lab.py: user 11, file 102. Typed text: leeann_11_text.html.
 CANVAS = re.compile(
-    r"(?P<student>[^_/]+)(?P<late>_LATE)?_(?P<user>\d+)_(?P<file>\d+)_"
-    r"(?P<name>.+?)(-(?P<attempt>\d+))?\.(py|zip)",
-    re.I,
+    r"(?P<student>.+?)(?P<late>_LATE)?_(?P<user>\d+)"
+    r"_((?P<file>\d+)_(?P<name>.+)|(text|link)\.html)",
+    re.S,
 )
-ATTEMPT = re.compile(r"(?P<student>.+)_attempt_(?P<time>[\d-]{10,})_.*\.(py|zip)", re.I)
+ANONYMOUS = re.compile(
+    r"(?P<late>LATE_)?(?P<student>anon_(?P<user>[0-9A-Za-z]+))"
+    r"_((?P<file>\d+)_(?P<name>.+)|(text|link)\.html)",
+    re.S,
+)
+# lab15_annlee_attempt_2026-11-29-12-00-00_lab15_grpo.py, and a .txt without a file's name
+ATTEMPT = re.compile(
+    r"(?P<head>.+)_attempt_(?P<time>\d{4}(?:-\d\d){2,5})(?:_(?P<name>.*)|\.(?P<kind>\w+))", re.S
+)
+METADATA = "submission_metadata.yml"
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?( ?[A-Z+:\d-]{1,9})?")
+# What operating systems leave in folders; a file ._x belongs to a file x beside it.
+LITTER = {
+    "__macosx", ".ds_store", "thumbs.db", "desktop.ini", "ehthumbs.db", "$recycle.bin",
+    "system volume information", ".spotlight-v100", ".trashes", ".fseventsd", ".temporaryitems",
+    ".directory", "lost+found", ".git", ".ipynb_checkpoints", "__pycache__",
+}
 
 
-def moodle(name):
-    """Return (student, number) of a folder or file that Moodle has named, else (name, "")."""
-    found = MOODLE.fullmatch(name)
-    return (found["student"], found["id"]) if found else (name, "")
+class Ids(NamedTuple):
+    """What a course system knows a student by: its own number, the university's, and so on."""
+
+    id: str = ""
+    sis_id: str = ""
+    login: str = ""
+    email: str = ""
 
 
-def canvas(names):
-    """Return {file name: (student, number, late)} if Canvas has named all of these, else {}.
+class Named(NamedTuple):
+    """What a name at the top of a class's folder says."""
 
-    Of several attempts only the last is in it. The same for zips that nbgrader's users collect,
-    ada_attempt_2026-11-29-12-00-00_lab15.zip.
+    student: str
+    ids: Ids = Ids()
+    name: str = ""  # of the student's own file; "" for a folder
+    order: int = 0  # a number that rises with every upload, where the system gives one
+    attempt: str = ""  # when this attempt was handed in
+    late: bool | None = None
+
+
+def is_litter(name, beside):
+    """Return whether an operating system has made a file, and nobody handed it in.
+
+    Args:
+        name: its name.
+        beside: the names in the same folder.
     """
-    attempts = [ATTEMPT.fullmatch(name) for name in names]
-    if names and None not in attempts:
-        last = {a["student"]: a[0] for a in sorted(attempts, key=lambda a: (a["time"], a[0]))}
-        return {name: (student, "", None) for student, name in last.items()}
-    found = {name: CANVAS.fullmatch(name) for name in names}
-    if not found or None in found.values():
+    return name.lower() in LITTER or (name.startswith("._") and name[2:] in beside)
+
+
+def recognized(files, folders=(), usernames=None):
+    """Return (system, {name: Named}) of the names at the top of a class's folder.
+
+    The system is "moodle", "canvas", "attempts" (Blackboard, or zips that nbgrader collects), or
+    "" for names that no system has made; these are not in the second value.
+
+    Args:
+        files: their names.
+        folders: theirs.
+        usernames: {name of a Blackboard .txt file: the user name that it gives}.
+    """
+    found = {name: ("moodle", m) for name in (*files, *folders) if (m := MOODLE.fullmatch(name))}
+    left = [name for name in files if name not in found]
+    found |= {name: ("attempts", m) for name in left if (m := ATTEMPT.fullmatch(name))}
+    canvas = _canvas([name for name in left if name not in found])
+    heads = {m["head"] for s, m in found.values() if s == "attempts"}
+    users = _users(heads, {ATTEMPT.fullmatch(n)["head"]: u for n, u in (usernames or {}).items()})
+    named = {n: _moodle(m) if s == "moodle" else _attempt(m, users) for n, (s, m) in found.items()}
+    named |= canvas
+    systems = [s for s, _ in found.values()] + ["canvas"] * len(canvas)
+    return max(systems, key=systems.count) if systems else "", named
+
+
+def _moodle(match):
+    return Named(match["student"], Ids(id=match["id"]), match["name"])
+
+
+def _canvas(names):
+    """Return {name: Named}, or {} if these have other reasons to hold two numbers each."""
+    found = {n: m for n in names if (m := ANONYMOUS.fullmatch(n) or CANVAS.fullmatch(n))}
+    people = {(m["student"], m["user"]) for m in found.values()}
+    lab = {(m["student"], m["user"]) for m in found.values() if LAB.search(m["name"] or "lab15")}
+    if 2 * len(found) < len(names) or 2 * len(lab) < len(people):
         return {}
-    if 2 * sum("lab15" in parts["name"].lower() for parts in found.values()) < len(found):
-        return {}  # other files that happen to have two numbers in their names
-    best = {}
-    for name, parts in found.items():
-        who = parts["student"], parts["user"]
-        order = (int(parts["attempt"] or 0), int(parts["file"]), name)
-        if who not in best or order > best[who][0]:
-            best[who] = order, name, bool(parts["late"])
-    return {name: (*who, late or None) for who, (_, name, late) in best.items()}
+    named = {}
+    for name, m in found.items():
+        anonymous = m.re is ANONYMOUS
+        ids = Ids() if anonymous else Ids(id=m["user"])
+        order, late = int((m["file"] or "0")[:18]), bool(m["late"]) or None
+        named[name] = Named(m["student"], ids, m["name"] or name, order, "", late)
+    return named
+
+
+def _attempt(match, users):
+    user = users[match["head"]]
+    return Named(user, Ids(login=user), match["name"] or "", 0, time_of_name(match["time"]))
+
+
+def _users(heads, known):
+    """Return {head: user name}; a head is ASSIGNMENT_USER, or USER alone.
+
+    Args:
+        heads: what stands before _attempt_ in the names.
+        known: {head: user name} as Blackboard's .txt files say it.
+    """
+    users = {h: u for h, u in known.items() if h == u or h.endswith(f"_{u}")}
+    before = {h[: len(h) - len(u)] for h, u in users.items()}
+    if not before and len(heads) > 1:
+        common = os.path.commonprefix(sorted(heads))
+        before.add(common[: common.rfind("_") + 1])
+    for head in heads - set(users):
+        lab = re.match(rf".*?{LAB.pattern}([ _-]grpo)?_", head, re.I | re.S)
+        starts = [b for b in before if b and head.startswith(b)]
+        start = max(starts, key=len, default=lab[0] if lab and len(heads) == 1 else "")
+        users[head] = head[len(start):] or head
+    return users
+
+
+def info(text):
+    """Return the user name in the .txt file that Blackboard writes for an attempt, or ""."""
+    found = re.match(r"\s*Name:[^\n]*\((?P<user>[^()\n]+)\)\s*\n", text)
+    return found["user"].strip() if found else ""
+
+
+def time_of_name(text):
+    """Return 2026-11-29-12-00-00 as 2026-11-29 12:00:00."""
+    parts = text.split("-")
+    return "-".join(parts[:3]) + (" " + ":".join(parts[3:]) if len(parts) > 4 else "")
+
+
+def time_of(text):
+    """Return the time that a text begins with, or None."""
+    found = TIMESTAMP.match(text.strip())
+    return found and found[0].strip()
+
+
+# ---------------------------------------------------------------- Gradescope
 
 
 def gradescope(path):
-    """Return {folder: [(student, time)]} of Gradescope's submission_metadata.yml, or {}."""
-    path = Path(path)
-    if not path.is_file() or path.is_symlink():
-        return {}
+    """Return {folder: [(student, Ids, time)]} of Gradescope's submission_metadata.yml.
+
+    It is {} if the file cannot be read; the folders' names will have to do then.
+    """
     try:
         import yaml  # comes with JupyterLab
 
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_loader(yaml))
-        return {str(k): _people(v) for k, v in content.items() if _people(v)}
-    except Exception:  # without it the folders' names will do
+        entries = {str(k): v for k, v in content.items() if isinstance(v, dict)}
+    except Exception:
         return {}
+    return {k: people for k, v in entries.items() if (people := _people(k, v))}
 
 
 def _loader(yaml):
@@ -69,15 +182,17 @@ def _loader(yaml):
     return Loader
 
 
-def _people(entry):
-    """Return [(student, time)] of one submission; a group has more than one."""
+def _people(folder, entry):
+    """Return [(student, Ids, time)] of one submission; a group has more than one."""
     when = entry.get(":created_at")
-    people = [p for p in entry.get(":submitters") or [] if isinstance(p, dict)]
-    names = [p.get(":name") or p.get(":email") or p.get(":sid") for p in people]
-    return [(str(name), time_of(str(when))) for name in names if name]
-
-
-def time_of(text):
-    """Return the time that a text begins with, or None."""
-    found = TIMESTAMP.match(text.strip())
-    return found and found[0].strip()
+    people = entry.get(":submitters")
+    found = []
+    for person in people if isinstance(people, list) else []:
+        if not isinstance(person, dict):
+            continue
+        name, sid, email = (str(person.get(k) or "") for k in (":name", ":sid", ":email"))
+        number = folder.removeprefix("submission_")
+        ids = Ids(number if number.isdecimal() else "", sid, "", email)
+        if name or email or sid:
+            found.append((name or email or sid, ids, time_of(str(when))))
+    return found

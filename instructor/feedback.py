@@ -4,6 +4,8 @@ import html
 
 from tests.labfile import TASKS
 
+from . import overrides
+
 MOST = sum(task.points for task in TASKS.values())
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem;
@@ -26,6 +28,11 @@ def text(number, task):
 
 def parts(number, task):
     """Return pairs (heading, lines) about a task; a heading of "" is a plain paragraph."""
+    by_hand = [f"Points by hand: {overrides.words(entry)}." for entry in task.get("by_hand", [])]
+    return [("", [line]) for line in by_hand] + _of_tests(number, task)
+
+
+def _of_tests(number, task):
     passed = [name for name, ok in task["tests"].items() if ok]
     lost = [name for name, ok in task["tests"].items() if not ok]
     if not lost:
@@ -69,6 +76,7 @@ def page(document):
         )
     notes = "".join(f"<li>{html.escape(str(note))}</li>" for note in extra["notes"])
     notes = f"<h2>About the file</h2><ul>{notes}</ul>" if notes else ""
+    notes = _sum(document) + notes
     student = html.escape(extra["student"])
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -87,6 +95,20 @@ if every hidden test of it passes, otherwise at most half. What the public tests
 points; it is there to help.</p>
 </main></body></html>
 """
+
+
+def _sum(document):
+    """Return how the total came about, where it is not just the sum of what the tests gave."""
+    extra = document["extra_data"]
+    by_hand, why = extra.get("by_hand", []), extra.get("why_late")
+    if not by_hand and not why:
+        return ""
+    lines = [f"The hidden tests gave {extra['computed']:g} points."]
+    lines += [f"By hand: {overrides.words(e)}." for e in by_hand if e["task"] != "total"]
+    lines += [f"{why[0].upper()}{why[1:]}."] if why else []
+    lines += [f"By hand: {overrides.words(e)}." for e in by_hand if e["task"] == "total"]
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return f"<h2>How the total came about</h2><ul>{items}</ul>"
 
 
 def _part(heading, lines):

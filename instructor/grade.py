@@ -27,10 +27,10 @@ import torch
 
 from tests.labfile import ascii_line
 
-from . import intake, syscalls
+from . import classlist, lateness, syscalls, uploads
 from .bwrap import PREFIX, complaint, sweep
 from .judging import Course, file_hash, judge
-from .results import Results, write
+from .results import ByHand, Results, write
 from .sandbox import Clock, Limits, Maker, SandboxError
 
 REMEDY = """Without bubblewrap a student's code has all rights of your account. Either
@@ -70,6 +70,23 @@ def arguments(args):
         help="the course's secret: any text; without it OUT/seed.txt is made",
     )
     parser.add_argument("--student", metavar="GLOB", help="only these students")
+    parser.add_argument(
+        "--regrade", metavar="WHO",
+        help="one student, by name or any id: judge anew, and say what changed and why",
+    )
+    hand = parser.add_argument_group("the class, and points by hand; see README.md")
+    hand.add_argument("--roster", type=Path, metavar="FILE",
+                      help="CSV of the students, as the course system exports it")
+    hand.add_argument("--overrides", type=Path, metavar="FILE",
+                      help="points by hand: student,task,points,change,reason "
+                      "(default OUT/overrides.csv)")
+    hand.add_argument("--due", metavar="TIME", help='such as "2026-11-29 23:59"')
+    hand.add_argument("--late", metavar="RULE", help=f"what is taken off: {lateness.FORMS}"
+                      .replace("%", "%%"))
+    hand.add_argument("--for", dest="system", choices=uploads.SYSTEMS,
+                      help="also write OUT/scores-SYSTEM.csv, for that system to take")
+    hand.add_argument("--column", metavar="NAME",
+                      help="the lab's column in that file, as the system calls it")
     parser.add_argument("--again", action="store_true", help="judge also what has a result")
     parser.add_argument("--trust", action="store_true", help="no sandbox: see README.md")
     parser.add_argument("--as-root", action="store_true", help="run although you are root")
@@ -152,6 +169,7 @@ class Run:
     def __init__(self, everybody, found, course, maker, results, jobs=1, again=False):
         self.found, self.course, self.maker, self.results = found, course, maker, results
         self.jobs, self.again, self.ungraded = max(1, jobs), again, 0
+        self.group = None
         wanted = {s.student for s in found}
         self.others = [s.student for s in everybody if s.student not in wanted]
 
@@ -161,12 +179,16 @@ class Run:
         for sub in self.found:
             old = {}
             if not self.again:
-                data, problem = sub.read()
+                try:
+                    data, problem = sub.read()
+                except OSError:  # it is said when it is judged
+                    todo.append((sub, {}))
+                    continue
                 old = self.results.known(sub.student, file_hash(data, problem))
             if len(old) < len(self.course.modules) or not self.results.keep(sub.student):
                 todo.append((sub, old))
         for student in self.others:
-            self.results.keep(student)
+            self.results.keep(student, ours=False)
         return todo
 
     def go(self):
@@ -213,9 +235,9 @@ class Run:
             if not isinstance(error, SandboxError | OSError):
                 traceback.print_exc()
         else:
-            total = sum(task["points"] for task in result["tasks"].values())
+            total = self.results.total(sub.student)
             note = f"  {ascii_line(result['notes'][0], 60)}" if result["notes"] else ""
-            bar.write(f"{name}: {total:g}  ({result['seconds']:.1f} s){note}")
+            bar.write(f"{name}: {total}  ({result['seconds']:.1f} s){note}")
         bar.update()
 
 
@@ -230,9 +252,14 @@ def prepare(flags, unpacked):
         flags.out.resolve(), *flags.out.resolve().parents
     ]:
         raise ValueError(f"{flags.out} lies in {flags.submissions}; write to another folder")
-    everybody = found = intake.find(flags.submissions, unpacked)
+    group = classlist.read(flags, unpacked)
+    everybody = found = group.submissions
+    for line in group.lines:
+        print(ascii_line(line, 1000))
     if flags.student:
         found = [s for s in found if fnmatch.fnmatchcase(s.student, flags.student)]
+    if flags.regrade:
+        found = [classlist.one(flags.regrade, found)]
     course = Course(seed_of(flags))
     secret = [flags.out, flags.submissions, unpacked]
     secret += [flags.seed_file] if flags.seed_file else []
@@ -246,8 +273,41 @@ def prepare(flags, unpacked):
         maker.close()
         said = "" if flags.trust else complaint(maker.bwrap)
         raise SandboxError(f"{error}{'; bubblewrap says: ' * bool(said)}{said}") from None
-    results = Results(flags.out, course, [s.student for s in everybody])
-    return Run(everybody, found, course, maker, results, flags.jobs, flags.again)
+    by_hand = ByHand({s.student: s for s in everybody}, group.overrides, group.due)
+    results = Results(flags.out, course, [s.student for s in everybody], by_hand)
+    again = flags.again or bool(flags.regrade)
+    run = Run(everybody, found, course, maker, results, flags.jobs, again)
+    run.group = group
+    return run
+
+
+def conclude(flags, run, before):
+    """Say what was done by hand, and write the file for the course system.
+
+    Args:
+        flags: of the command line.
+        run: a Run that has come to its end.
+        before: the result of the student to be regraded, as it was, or None.
+    """
+    results, lines = run.results, list(run.results.ledger.said)
+    if flags.regrade:
+        student = run.found[0].student
+        lines += classlist.changes(student, before, results.read(student))
+    lines += results.problems()
+    if strays := results.strays():
+        lines.append(f"{len(strays)} folders in {flags.out} belong to no student of this class; "
+                     f"they are not in scores.csv: {classlist.some(strays)}")
+    if flags.system:
+        rows = [uploads.Row(row, run.group.numbers.get(row["student"]))
+                for row in results.as_rows()]
+        path, upload = uploads.write(flags.system, flags.out, rows, run.group.roster, flags.column)
+        lines += [*upload.warnings, f"for {flags.system}: {path}"]
+        if upload.left_out:
+            lines.append(f"not in it, without points or an id: {len(upload.left_out)}: "
+                         f"{classlist.some(upload.left_out)}")
+    for line in lines:
+        indent = "    " * line.startswith("    ")
+        print(indent + ascii_line(line, 1000))
 
 
 def main(args=None):
@@ -272,6 +332,7 @@ def main(args=None):
             print("libseccomp2 is not installed: no filter of system calls; see README.md")
         if flags.trust:
             print("--trust: no sandbox. The students' code has the rights of your account.")
+        before = run.results.read(run.found[0].student) if flags.regrade else None
         try:
             failed = run.go()
         except KeyboardInterrupt:
@@ -281,6 +342,7 @@ def main(args=None):
             run.maker.close()
     used, peak = run.maker.processor, run.maker.peak >> 20
     print(f"{used:.1f} s of processor time in sandboxes; the largest took {peak} MiB")
+    conclude(flags, run, before)
     graded = len(run.found) - failed
     print(f"{graded} of {len(run.found)} graded: {flags.out / 'scores.csv'}")
     return 1 if failed else 0

@@ -1,4 +1,8 @@
-"""Find the submissions in a folder and read them, trusting nothing about them."""
+"""Find who handed in what, in a folder or a course system's zip, trusting nothing about it.
+
+Whoever handed in anything is found: also who sent a notebook, an archive that is not opened, an
+empty folder. Only what an operating system leaves in folders is left out, and listed.
+"""
 
 import contextlib
 import errno
@@ -9,31 +13,62 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from . import archives, exports
+from . import archives, exports, listing
+from .choice import NAME, Piece, choose
+from .exports import Ids
 
-NAME = "lab15_grpo.py"
 LARGEST = 1 << 20  # bytes of a file
-DEPTH = 4  # folders below a student's own
-NOT_A_LAB = re.compile(r"(conftest|setup|tinylm|sitecustomize|pytest|test_.*|.*_test)\.py", re.I)
-LIKELY = re.compile(r"(.*[_ -])?lab[ _-]?15.*\.py", re.I)
 SQUEEZED = 20  # times its own size that a zip's files may have, beyond ROOM; code has 4 to 8
 ROOM = 16 << 20  # bytes
-NO_PYTHON = (".ipynb", ".pyc", ".rar", ".7z", ".gz", ".tgz", ".tar", ".docx", ".pdf")
+ZIPS = 5  # of one student that are opened
 LINK = "it is a link; links are not followed"
+NOTHING = "nothing was handed in"
+# Whose own trouble it is, and not the grader's, that a file cannot be opened.
+NO_FILE = {errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENAMETOOLONG, errno.EINVAL}
+ENDING = re.compile(r"(.+?)(\.py\.txt|\.tar\.\w{1,4}|\.\w{1,6})", re.I | re.S)
 
 
 class Submission(NamedTuple):
-    """One student's file. `path` is None where there is none; `note` says why, or what is odd."""
+    """One student's file. `path` is None where there is none; `note` says why, or what is odd.
+
+    submitted, late: as the course system has it, never as a student's own file says.
+    ids: what the course system knows the student by.
+    closed: what could not be read on this machine; such a submission is not graded.
+    entries: the names at the top of the class's folder or zip that belong to it.
+    """
 
     student: str
     path: Path | None
     note: str = ""
-    submitted: str | None = None  # a time, as the course system gave it
+    submitted: str | None = None
     late: bool | str | None = None
+    ids: Ids = Ids()
+    closed: str = ""
+    entries: tuple[str, ...] = ()
 
     def read(self):
-        """Return (bytes, "") of the file, or (None, what is wrong)."""
+        """Return (bytes, "") of the file, or (None, what is wrong).
+
+        Raises:
+            OSError: this machine cannot read it, which is no student's fault.
+        """
+        if self.closed:
+            raise PermissionError(errno.EACCES, f"cannot be read: {self.closed}")
         return read(self.path) if self.path is not None else (None, self.note)
+
+
+class Found(NamedTuple):
+    """A class.
+
+    system: "moodle", "canvas", "attempts", "gradescope", "nbgrader", or "" for plain folders.
+    left_out: names at the top that nobody handed in, with how many files they hold.
+    warnings: lines for the instructor.
+    """
+
+    submissions: list[Submission]
+    system: str = ""
+    left_out: dict[str, int] = {}
+    warnings: list[str] = []
 
 
 def find(source, unpacked=None):
@@ -47,27 +82,88 @@ def find(source, unpacked=None):
         FileNotFoundError: there is nothing to grade.
         ValueError: the zip is none.
     """
-    source, finder = Path(source), _Finder(unpacked)
+    return survey(source, unpacked).submissions
+
+
+def survey(source, unpacked=None, ours=()):
+    """Return the Found of a file or a folder; see find.
+
+    Args:
+        source: as in find.
+        unpacked: as in find.
+        ours: paths of the instructor's own files, which nobody handed in.
+    """
+    source, zips = Path(source), _Zips(unpacked)
     if source.suffix.lower() == ".zip" and source.is_file():
-        source = _inner(finder.unpack(source), zipped=True)
+        items, at = listing.of_zip(zips.open(source)), None
     elif source.is_file():
-        return [Submission(_student(source.stem), source)]
-    if not source.is_dir():
+        return Found([Submission(_student(source.stem), source)])
+    elif source.is_dir():
+        items, at = listing.of_folder(source), source
+        only = [i for i in items if not _litter(i, items)]
+        if len(only) == 1 and only[0].kind == "file" and _is_class(zips, only[0]):
+            source, at = only[0].path, None
+            items = listing.of_zip(zips.open(source))
+    else:
         raise FileNotFoundError(f"there is no {source}")
-    found = finder.folder(_inner(source))
-    if not found:
-        raise FileNotFoundError(f"there is no .py file and no student's folder in {source}")
-    return _unique(found)
+    items, at = _inner(items, at)
+    mine = {os.path.realpath(path) for path in ours}
+    keep = [i for i in items if not (i.path and os.path.realpath(i.path) in mine)]
+    found = _Class(keep, zips, at).found()
+    left = {i.parts[0]: 1 for i in items if i not in keep and len(i.parts) == 1}
+    found = found._replace(left_out=left | found.left_out)
+    if not found.submissions:
+        raise FileNotFoundError(f"there is no file and no student's folder in {source}")
+    return found
 
 
-def _inner(folder, zipped=False):
-    """Return the one folder in a folder if that holds the class, else the folder."""
-    entries = [p for p in folder.iterdir() if not p.name.startswith((".", "__"))]
-    if len(entries) != 1 or not entries[0].is_dir() or entries[0].is_symlink():
-        return folder
-    several = zipped and sum(p.is_dir() for p in entries[0].iterdir()) > 1
-    export = several or (entries[0] / "submission_metadata.yml").is_file()
-    return entries[0] if export else folder
+def _litter(item, items):
+    return exports.is_litter(item.parts[0], {i.parts[0] for i in items})
+
+
+def _tops(items):
+    """Return the items at the top, litter left out."""
+    names = {i.parts[0] for i in items}
+    return [i for i in items if len(i.parts) == 1 and not exports.is_litter(i.parts[0], names)]
+
+
+def _is_class(zips, item):
+    """Return whether the only file in a folder is what a course system gave, still zipped."""
+    if item.path.suffix.lower() != ".zip":
+        return False
+    try:
+        items = listing.of_zip(zips.open(item.path))
+    except ValueError:
+        return False
+    return _from_system(_inner(items, None)[0])
+
+
+def _from_system(items):
+    """Return whether a course system has named these."""
+    tops = _tops(items)
+    files = [i.parts[0] for i in tops if i.kind != "folder"]
+    folders = [i.parts[0] for i in tops if i.kind == "folder"]
+    return exports.METADATA in files or bool(exports.recognized(files, folders)[0])
+
+
+def _inner(items, at):
+    """Return the items of the one folder in a folder if that holds the class, else these.
+
+    Args:
+        items: what the folder or zip holds.
+        at: the folder, or None for a zip.
+    """
+    tops = _tops(items)
+    if len(tops) != 1 or tops[0].kind != "folder":
+        return items, at
+    name = tops[0].parts[0]
+    inside = listing.below(items, name)
+    below = _tops(inside)
+    several = sum(i.kind == "folder" for i in below) > 1
+    lab = any(i.parts[0] == NAME for i in below)
+    if _from_system(inside) or (at is None and several and not lab):
+        return inside, at and at / name
+    return items, at
 
 
 def _student(name):
@@ -76,14 +172,15 @@ def _student(name):
     return f"'{name}" if name.startswith(("=", "+", "-", "@")) else name
 
 
-def _unique(found):
-    """Return the submissions of (Submission, number) with a name of its own for each."""
+def unique(found):
+    """Return the submissions with a name of its own for each: with its number, or counted."""
     numbers = {}
-    for sub, number in found:
-        numbers.setdefault(sub.student, set()).add(number)
+    for sub in found:
+        numbers.setdefault(sub.student, set()).add(sub.ids.id)
+    several = {student for student, some in numbers.items() if len(some) > 1}
     subs = [
-        s._replace(student=f"{s.student} ({n})") if n and len(numbers[s.student]) > 1 else s
-        for s, n in found
+        s._replace(student=f"{s.student} ({s.ids.id})") if s.ids.id and s.student in several else s
+        for s in found
     ]
     names, seen, result = {s.student for s in subs}, set(), []
     for sub in subs:
@@ -96,31 +193,30 @@ def _unique(found):
     return result
 
 
-class _Finder:
-    """Looks through a class's folder.
+class _Zips:
+    """Opens zips.
 
     Args:
-        room: an empty folder for what comes out of zips, or None.
+        room: an empty folder for what comes out of them, or None.
     """
 
     def __init__(self, room):
-        self.room, self.zips, self.times = room and Path(room), 0, {}
+        self.room, self.count = room and Path(room), 0
 
-    def unpack(self, path):
-        """Unpack a zip and return the folder.
+    def open(self, path):
+        """Unpack a zip and return its entries.
 
         Raises:
             ValueError: it is no zip.
         """
         if self.room is None:
             raise ValueError("a zip is not opened here")
-        self.zips += 1
-        folder = self.room / str(self.zips)
+        self.count += 1
+        folder = self.room / str(self.count)
         folder.mkdir(parents=True)
-        self.times |= archives.unpack(path, folder).times
-        return folder
+        return archives.unpack(path, folder).entries
 
-    def one_unpacked(self, path):
+    def open_small(self, path):
         """Unpack the zip of one student, who must not be able to fill the disk for all others.
 
         Raises:
@@ -134,116 +230,237 @@ class _Finder:
         if size > ROOM + SQUEEZED * path.stat().st_size:
             raise ValueError(f"{path} holds too much")
         try:
-            return self.unpack(path)
+            return self.open(path)
         except ValueError as error:
             if getattr(error.__context__, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                 raise error.__context__ from None
             raise
 
-    def folder(self, source):
-        """Return [(Submission, the course system's number or "")] of a folder."""
-        entries = [p for p in sorted(source.iterdir()) if not p.name.startswith((".", "__"))]
-        loose = [p for p in entries if p.suffix.lower() in (".py", ".zip") and not p.is_dir()]
-        renamed = exports.canvas([p.name for p in loose])
-        groups = exports.gradescope(source / "submission_metadata.yml")
-        found = []
-        for path in entries:
-            if path in loose:
-                if renamed and path.name not in renamed:
-                    continue  # an attempt before the last one
-                name, number = exports.moodle(path.stem)
-                name, number, late = renamed.get(path.name, (name, number, None))
-                found.append((self.loose(path, _student(name))._replace(late=late), number))
-            elif path.is_symlink():
-                found.append((Submission(_student(path.name), None, LINK), ""))
-            elif path.suffix.lower() in NO_PYTHON and not path.is_dir():
-                note = f"a {path.suffix} file; a .py file is wanted"
-                found.append((Submission(_student(path.stem), None, note), ""))
-            elif path.is_dir():
-                name, number = exports.moodle(path.name)
-                sub = self.student(path, _student(name))
-                for name, when in groups.get(path.name, [(sub.student, sub.submitted)]):
-                    sub = sub._replace(student=_student(name), submitted=when)
-                    found.append((sub, number))
-        return found
 
-    def loose(self, path, student):
-        """Return the submission in a file that lies in the class's folder itself."""
-        if path.suffix.lower() == ".py" or path.is_symlink():
-            return Submission(student, path, "", self.times.get(path))
-        if not path.is_file():
-            return Submission(student, None, "it is no ordinary file")
+class _Person:
+    """What one student has handed in, as it is collected."""
+
+    def __init__(self, named):
+        self.named, self.items, self.entries, self.late, self.closed = named, [], [], None, ""
+        self.link, self.is_folder, self.typed, self.cut = "", False, False, False
+
+    def add(self, name, named, items):
+        """Take an entry at the top of the class's folder, with all that lies in it."""
+        self.entries.append(name)
+        self.late = self.late or named.late
+        self.cut = self.cut or listing.size(items) >= listing.MOST
+        for item in items:
+            inner = "/".join(item.parts[1:])
+            piece = Piece(inner or named.name or name, item.path, named.order, named.attempt)
+            if item.kind == "closed":
+                self.closed = self.closed or "/".join(item.parts)
+            elif len(item.parts) == 1 and item.kind == "link":
+                self.link = LINK
+            elif item.kind == "folder":
+                self.is_folder = True
+            else:
+                self.items.append(piece)
+
+
+class _Class:
+    """Sorts the items of a class by student.
+
+    Args:
+        items: what the class's folder or zip holds.
+        zips: a _Zips.
+        at: the folder, or None for a zip.
+    """
+
+    def __init__(self, items, zips, at):
+        names = {i.parts[0] for i in items}
+        self.zips, self.at, self.left_out, self.warnings = zips, at, {}, []
+        self.tops = {}  # name: items of it
+        for item in items:
+            name = item.parts[0]
+            if exports.is_litter(name, names):
+                self.left_out.setdefault(name, 0)
+                self.left_out[name] += item.kind != "folder"
+            else:
+                self.tops.setdefault(name, []).append(item)
+
+    def found(self):
+        """Return the Found."""
+        metadata = self.tops.pop(exports.METADATA, None)
+        if metadata and (path := metadata[0].path):
+            self.left_out[exports.METADATA] = 1
+            groups = exports.gradescope(path)
+            if not groups:
+                self.warnings.append(f"{exports.METADATA} names no students, or cannot be read: "
+                                     "the folders' names stand in the table")
+        else:
+            groups = {}
+        system, people = self._people()
+        if groups:
+            return Found(unique(self._groups(groups, people)), "gradescope", self.left_out,
+                         self.warnings)
+        times = self._timestamps() if not system else {}
+        subs = [self._submission(p) for p in people.values()]
+        subs = [s._replace(submitted=times.get(s.entries[0], s.submitted)) for s in subs]
+        if times:
+            system = "nbgrader"
+            subs = [s._replace(ids=s.ids._replace(login=s.student)) for s in subs]
+        return Found(unique(subs), system, self.left_out, self.warnings)
+
+    def _people(self):
+        """Return (system, {key: _Person})."""
+        files = [n for n, items in self.tops.items() if items[0].kind != "folder"]
+        folders = [n for n in self.tops if n not in files]
+        said = {n: self._info(n) for n in files if archives.INFO.search(n)}
+        said = {name: user for name, user in said.items() if user}
+        system, named = exports.recognized(files, folders, said)
+        people = {}
+        for name, items in self.tops.items():
+            if name in named:
+                who = named[name]
+                key = who.student, who.ids
+            else:
+                who = exports.Named(_stem(name) if name in files else name)
+                key = name
+            person = people.setdefault(key, _Person(who))
+            if archives.INFO.search(name) and name in named:
+                person.entries.append(name)  # the system's own words
+                person.typed = True
+            else:
+                person.add(name, who, items)
+        return system, people
+
+    def _info(self, name):
+        path = self.tops[name][0].path
         try:
-            sub = self.student(self.one_unpacked(path), student)
-        except ValueError as error:
-            return Submission(student, None, f"the zip {_reason(error)}")
-        return sub._replace(submitted=self.times.get(path, sub.submitted))
+            data, _ = read(path) if path else (None, "")
+        except OSError:
+            data = None
+        return exports.info(data.decode("utf-8", "replace")) if data else ""
 
-    def student(self, folder, student):
-        """Return the submission in a student's folder."""
-        files, zips = _walk(folder)
-        if not files and zips:
-            zipped = []
-            for path in zips[:5]:
-                try:
-                    zipped += _walk(self.one_unpacked(path))[0]
-                except ValueError as error:
-                    note = f"there is no .py file, and the zip {_reason(error)}"
-                    return Submission(student, None, note)
-            files = zipped
-        path, note = _best(files)
-        when = path and (_timestamp(path, folder) or self.times.get(path))
-        return Submission(student, path, note, when)
+    def _groups(self, groups, people):
+        """Return the submissions of a Gradescope export: one for each member of a group."""
+        subs = []
+        by_folder = {p.entries[0]: p for p in people.values()}
+        for folder, members in groups.items():
+            person = by_folder.pop(folder, None)
+            if person is None:
+                note = f"{exports.METADATA} names {folder}, but it is not here"
+                sub = Submission("", None, note)
+            else:
+                sub = self._submission(person)
+            for name, ids, when in members:
+                subs.append(sub._replace(student=_student(name), ids=ids, submitted=when))
+        return subs + [self._submission(person) for person in by_folder.values()]
+
+    def _timestamps(self):
+        """Return {student: time} of nbgrader's tree, STUDENT/lab15/timestamp.txt.
+
+        A file of that name anywhere else, or in a tree that is not nbgrader's, is a student's.
+        """
+        def in_tree(items):
+            inside = {i.parts[1] for i in items if len(i.parts) > 1}
+            return len(inside) == 1 and not any(len(i.parts) == 2 and i.kind != "folder"
+                                                for i in items)
+
+        trees = {name: items for name, items in self.tops.items() if in_tree(items)}
+        stamps = {
+            name: item.path
+            for name, items in trees.items()
+            for item in items
+            if len(item.parts) == 3 and item.parts[2] == "timestamp.txt" and item.kind == "file"
+        }
+        at = self.at
+        course = at and (at.name == "submitted" or (at.parent / "nbgrader_config.py").is_file())
+        everybody = len(stamps) == len(self.tops) > 1
+        if len(trees) < len(self.tops) or not (course or everybody):
+            return {}
+        times = {}
+        for name, path in stamps.items():
+            data = None
+            with contextlib.suppress(OSError):
+                data, _ = read(path) if path else (None, "")
+            times[name] = data and exports.time_of(data[:100].decode("utf-8", "replace"))
+        return times if course or stamps else {}
+
+    def _submission(self, person):
+        """Return the submission of one student."""
+        named, pieces = person.named, person.items
+        choice, problem = choose(pieces), ""
+        if not choice.sure:
+            choice, problem = self._look_into_zips(pieces, choice)
+        piece, note = choice.piece, choice.note
+        if piece is None and person.link:
+            note = person.link
+        elif piece is None and not pieces:
+            note = f"there is no file {NAME}; {_empty(person)}"
+        if problem:
+            note = f"there is no .py file, and {problem}" if piece is None else note
+        if person.cut:
+            note += f"; only the first {listing.MOST} files were looked at"
+        sub = Submission(
+            _student(named.student), piece and piece.path, note, None, person.late, named.ids,
+            "" if choice.sure and piece else person.closed, tuple(person.entries),
+        )
+        attempts = sorted({p.attempt for p in pieces if p.attempt} | {named.attempt})
+        return sub._replace(submitted=(piece.attempt if piece else attempts[-1]) or None)
+
+    def _look_into_zips(self, pieces, choice):
+        """Return (a Choice with the files in a student's zips, what is wrong with one)."""
+        zips = [p for p in pieces if p.base.lower().endswith(".zip") and p.path is not None]
+        zips.sort(key=lambda p: (p.attempt, p.order), reverse=True)
+        more, problem = [], ""
+        for outer in zips[:ZIPS]:
+            if not outer.path.is_file() or outer.path.is_symlink():
+                problem = problem or "the zip is no ordinary file"
+                continue
+            try:
+                more += self._inside(outer, self.zips.open_small(outer.path))
+            except ValueError as error:
+                reason = "cannot be unpacked" if "unpacked" in str(error) else "holds too much"
+                problem = problem or f"the zip {outer.base} {reason}"
+        if more:
+            choice = choose([p for p in pieces if p not in zips] + more)
+        return choice, problem
+
+    def _inside(self, outer, entries, deeper=True):
+        """Return the pieces in a zip, and in a zip that holds nothing but zips."""
+        names = {part for e in entries for part in e.parts}
+        files = [
+            e for e in entries
+            if not e.is_folder and not any(exports.is_litter(p, names) for p in e.parts)
+        ]
+        pieces = [
+            Piece("/".join((outer.name, *e.parts)), e.path, outer.order, outer.attempt)
+            for e in files
+        ]
+        python = [p for p in pieces if p.base.lower().endswith(".py")]
+        nested = [p for p in pieces if p.base.lower().endswith(".zip") and p.path is not None]
+        if deeper and nested and not python:
+            for inner in nested[:ZIPS]:
+                with contextlib.suppress(ValueError):
+                    pieces += self._inside(inner, self.zips.open_small(inner.path), False)
+        return pieces
 
 
-def _reason(error):
-    return "cannot be unpacked" if "unpacked" in str(error) else "holds too much"
+def _stem(name):
+    """Return the name of a file that lies in the class's folder, without its ending."""
+    found = ENDING.fullmatch(name)
+    return found[1] if found else name
 
 
-def _walk(folder):
-    """Return (.py files, zips) in a student's folder, links left out."""
-    files, zips = [], []
-    for at, folders, names in os.walk(folder):
-        depth = len(Path(at).relative_to(folder).parts)
-        folders[:] = sorted(f for f in folders if depth < DEPTH and not f.startswith((".", "__")))
-        names = [name for name in sorted(names) if not name.startswith("._")][:1000]
-        files += [Path(at, name) for name in names if name.lower().endswith(".py")][:100]
-        zips += [Path(at, name) for name in names if name.lower().endswith(".zip")][:5]
-        if len(files) > 1000:
-            break
-    return files, [z for z in zips if z.is_file() and not z.is_symlink()]
-
-
-def _best(files):
-    """Return (the file to grade or None, a note)."""
-    named = [f for f in files if f.name == NAME]
-    if named:
-        best = min(named, key=lambda f: (len(f.parts), f))
-        note = "" if len(named) == 1 else f"there are {len(named)} files {NAME}; one was graded"
-        return best, note
-    others = [f for f in files if not NOT_A_LAB.fullmatch(f.name)]
-    likely = [f for f in others if LIKELY.fullmatch(f.name)]
-    for some in (others, likely):
-        if len(some) == 1:
-            return some[0], f"the file is called {some[0].name}, not {NAME}"
-    if len(files) > 1:
-        return None, f"there is no file {NAME}, and several other .py files"
-    return None, f"there is no file {NAME}"
-
-
-def _timestamp(path, folder):
-    """Return the time in nbgrader's timestamp.txt beside a file or above it, or None."""
-    for at in (path.parent, *path.parent.parents):
-        data, _ = read(at / "timestamp.txt")
-        if data is not None:
-            return exports.time_of(data[:100].decode("utf-8", "replace"))
-        if at == folder:
-            break
-    return None
+def _empty(person):
+    """Return what there is in place of a file."""
+    if person.typed:
+        return "nothing but typed text was handed in"
+    return "the folder is empty" if person.is_folder else "nothing else either"
 
 
 def read(path):
-    """Return (bytes, "") of a submitted file, or (None, what is wrong with it)."""
+    """Return (bytes, "") of a submitted file, or (None, what is wrong with it).
+
+    Raises:
+        OSError: this machine cannot read it, which is no student's fault.
+    """
     try:
         # Neither a link to another file nor a pipe that never ends is followed.
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -255,7 +472,11 @@ def read(path):
             if not stat.S_ISREG(state.st_mode):
                 return None, "it is no ordinary file"
             data = file.read(LARGEST + 1)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        if error.errno not in NO_FILE:
+            raise
+        return None, f"it cannot be read ({type(error).__name__})"
+    except ValueError as error:
         return None, f"it cannot be read ({type(error).__name__})"
     if len(data) > LARGEST:
         return None, f"it is larger than {LARGEST >> 20} MiB"

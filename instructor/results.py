@@ -1,31 +1,49 @@
 """What the grader leaves behind: points as CSV, and a folder with three files for every student.
 
-OUT/scores.csv
+OUT/scores.csv                points, with what was done by hand, and the course system's ids
 OUT/STUDENT/results.json      in Gradescope's format, with more under extra_data
 OUT/STUDENT/feedback.html     a page to hand back
 OUT/STUDENT/lab15_grpo.py     the file that was graded
 """
 
 import contextlib
-import csv
+import copy
 import hashlib
-import io
 import json
 import os
 import re
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.labfile import TASKS
+from tests.labfile import TASKS, ascii_line
 
-from . import feedback
+from . import feedback, lateness, overrides, tables
+from .edited import Ledger
+from .intake import Submission
 
 SCHEMA = 1
 COLUMNS = ("student", *(f"task{n}" for n in TASKS), "total", "submitted", "late", "note")
-# The last four are as wide as a Chinese character; Excel takes them for the first four.
-FORMULA = ("=", "+", "@", "-", "\uff1d", "\uff0b", "\uff20", "\uff0d")
+# What came later stands behind: the course system's ids, and how the total came about.
+COLUMNS += (*Submission("", None).ids._fields, "computed", "penalty", "override")
+POINTS = ("computed", "penalty", *COLUMNS[1 : len(TASKS) + 2])  # the columns that are numbers
 # Names that a file of ours, or of Windows, already has.
-TAKEN = re.compile(r"(scores\.csv|seed\.txt|lock|con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.I)
+TAKEN = re.compile(
+    r"(scores[\w.-]*\.csv|overrides\.csv|seed\.txt|lock|con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.I
+)
+
+
+class ByHand(NamedTuple):
+    """What an instructor and the course system say of a class, apart from the files.
+
+    submissions: {student: Submission}.
+    overrides: {student: [Override]}.
+    due: when it was due, and what being late costs.
+    """
+
+    submissions: dict = {}
+    overrides: dict = {}
+    due: lateness.Due = lateness.Due(None, None, {})
 
 
 def write(path, data):
@@ -102,10 +120,13 @@ def _test(number, task):
 
 
 def tasks_of(document):
-    """Return {task: result} of a results.json, as judging.judge_task makes them."""
+    """Return {task: result} of a results.json, as judging.judge_task makes them.
+
+    The points are those that the tests gave, whatever was done by hand.
+    """
     tasks = {}
     for test in document["tests"]:
-        extra, score = test["extra_data"], test["score"]
+        extra, score = test["extra_data"], computed(test)
         most = TASKS[int(test["number"])].points
         if type(score) not in (int, float) or not 0 <= score <= most:
             raise ValueError("no points")
@@ -116,13 +137,88 @@ def tasks_of(document):
     return tasks
 
 
+def computed(test):
+    """Return the points that the hidden tests gave for a task."""
+    return test["extra_data"].get("computed", test["score"])
+
+
+def finished(document, by_hand):
+    """Return (a results.json with what was done by hand, the overrides that leave the range).
+
+    Args:
+        document: a results.json; what an earlier run did to it by hand is undone first.
+        by_hand: a ByHand.
+    """
+    found = copy.deepcopy(document)
+    extra = found["extra_data"]
+    student = extra["student"]
+    mine, told, refused = by_hand.overrides.get(student, []), [], []
+    for test in found["tests"]:
+        number, before = int(test["number"]), float(computed(test))
+        points, held, left = overrides.apply(mine, number, before)
+        more = test["extra_data"]
+        more.pop("computed", None)
+        more.pop("by_hand", None)
+        if held:
+            more |= {"computed": before, "by_hand": _told(held, before)}
+            told += more["by_hand"]
+        test["score"] = points
+        test["status"] = "passed" if points >= test["max_score"] else "failed"
+        test["output"] = feedback.text(number, more | {"tests": more["hidden"]})
+        refused += left
+    _from_system(extra, by_hand.submissions.get(student))
+    subtotal = round(sum(test["score"] for test in found["tests"]), 2)
+    verdict = lateness.judge(by_hand.due, student, extra["submitted"], extra["late"], subtotal)
+    before = round(subtotal - verdict.off, 2)
+    total, held, left = overrides.apply(mine, overrides.TOTAL, before)
+    told += _told(held, before)
+    extra |= {"late": verdict.late, "penalty": verdict.off, "why_late": verdict.why}
+    extra |= {"computed": round(sum(map(computed, found["tests"])), 2), "by_hand": told}
+    words = [verdict.why] if verdict.why else []
+    words += [f"by hand: {overrides.words(entry)}" for entry in told]
+    found["score"] = total
+    found["output"] = "\n".join([f"{total:g} of {feedback.MOST} points", *words, *extra["notes"]])
+    return found, refused + left
+
+
+def _told(held, before):
+    told = []
+    for one in held:
+        told.append(overrides.told(one, before, one.of(before)))
+        before = one.of(before)
+    return told
+
+
+def _from_system(extra, sub):
+    """Renew what the course system says of a student; it needs no new verdict."""
+    if sub is None:
+        return
+    extra |= {"submitted": sub.submitted, "late": sub.late, "ids": sub.ids._asdict()}
+    if sub.path is None:
+        return  # then the note is the reason why there are no points
+    old, new = extra.get("about_file", ""), clean(sub.note, 400)
+    notes = [note for note in extra["notes"] if note not in (old, clean(sub.note))]
+    extra |= {"about_file": new, "notes": [new, *notes] if new else notes}
+
+
+def clean(text, limit=160):
+    """Return text with a student's file names in it as one harmless line, as judging.clean does."""
+    return re.sub(r"[^ -~]|[`<>|\[\]\\]", "'", ascii_line(text, limit))
+
+
 def row_of(document):
     """Return a student's row of scores.csv."""
     extra = document["extra_data"]
     points = {test["number"]: f"{test['score']:g}" for test in document["tests"]}
     late = {None: "", False: "", True: "late"}.get(extra["late"], extra["late"])
     row = [extra["student"], *(points[str(n)] for n in TASKS), f"{document['score']:g}"]
-    return [*row, extra["submitted"] or "", late, "; ".join(extra["notes"][:3])]
+    notes = [*([extra["why_late"]] if extra.get("why_late") else []), *extra["notes"][:3]]
+    row += [extra["submitted"] or "", late, "; ".join(notes)]
+    sum_of = extra.get("computed", document["score"])
+    by_hand = "; ".join(map(overrides.words, extra.get("by_hand", [])))
+    ids = extra.get("ids", {})
+    row += [ids.get(name, "") for name in Submission("", None).ids._fields]
+    return [*row, f"{sum_of:g}", f"{extra.get('penalty') or 0:g}", by_hand]
 
 
 # ---------------------------------------------------------------- the folder
@@ -135,10 +231,13 @@ class Results:
         out: its path.
         course: a Course.
         students: all of them, in the order of the table.
+        by_hand: a ByHand.
     """
 
-    def __init__(self, out, course, students):
+    def __init__(self, out, course, students, by_hand=None):
         self.out, self.course, self.students = Path(out), course, list(students)
+        self.by_hand, self.refused = by_hand or ByHand(), {}
+        self.ledger = Ledger(self.out / "scores.csv", POINTS)
         lower = {}
         for student in students:
             lower.setdefault(student.lower(), []).append(student)
@@ -172,36 +271,82 @@ class Results:
         found, folder = document(result), self.folder(result["student"])
         if data is not None:
             write(folder / "lab15_grpo.py", data)
-        write(folder / "feedback.html", feedback.page(found))
-        write(folder / "results.json", json.dumps(found, indent=1) + "\n")  # last: it is complete
+        else:  # there may be one of an earlier hand-in
+            (folder / "lab15_grpo.py").unlink(missing_ok=True)
+        found = self._finish(found)
+        self._write(folder, found)
         with self.lock:
             self.rows[result["student"]] = row_of(found)
 
-    def keep(self, student, submission=None):
-        """Take a student's row from an earlier run; return whether there is one."""
-        found = self.read(student)
-        if found is not None:
+    def _finish(self, found):
+        found, refused = finished(found, self.by_hand)
+        self.refused |= {one.line: one for one in refused}
+        return found
+
+    def _write(self, folder, found):
+        write(folder / "feedback.html", feedback.page(found))
+        write(folder / "results.json", json.dumps(found, indent=1) + "\n")  # last: it is complete
+
+    def keep(self, student, ours=True):
+        """Take a student's row from an earlier run; return whether there is one.
+
+        Args:
+            student: as in the table.
+            ours: whether this run grades the student; if not, another may be writing the files.
+        """
+        old = self.read(student)
+        if old is not None:
+            found = self._finish(old)
+            if ours and found != old:
+                self._write(self.folder(student), found)
             self.rows[student] = row_of(found)
-        return found is not None
+        return old is not None
 
     def failed(self, student, why):
         """Note that the grader itself has failed: no points, and no zero either."""
         if not self.keep(student):
-            self.rows[student] = [student, *[""] * (len(COLUMNS) - 2), f"NOT GRADED: {why}"]
+            self.rows[student] = self._without_points(student, f"NOT GRADED: {why}")
+
+    def _without_points(self, student, note):
+        """Return the row of a student without a result; points by hand hold there too."""
+        row = dict.fromkeys(COLUMNS, "") | {"student": student, "note": note}
+        sub, told = self.by_hand.submissions.get(student), []
+        if sub is not None:
+            row |= sub.ids._asdict() | {"submitted": sub.submitted or ""}
+            row["late"] = "late" if sub.late else ""
+        for one in self.by_hand.overrides.get(student, []):
+            if one.points is not None:  # there is nothing that could be changed
+                row["total" if one.task == overrides.TOTAL else f"task{one.task}"] = one.points
+                told.append(f"{'total' if one.task == overrides.TOTAL else f'task {one.task}'} "
+                            f"{one.points:g}: {one.reason}")
+        row["override"] = "; ".join(told)
+        return [f"{v:g}" if isinstance(v, float) else v for v in row.values()]
+
+    def total(self, student):
+        """Return a student's points as text, with all that was done by hand."""
+        return self.rows[student][COLUMNS.index("total")]
+
+    def as_rows(self):
+        """Return the table's rows as {column: cell}, in the order of the students."""
+        return [dict(zip(COLUMNS, map(str, self.rows[s]), strict=True))
+                for s in self.students if s in self.rows]
+
+    def problems(self):
+        """Return a line for every override that would leave its task's range."""
+        return [
+            f"overrides.csv, line {one.line}: {one.student}'s change of {one.change:+g} would "
+            f"leave the range of 0 to {overrides.most(one.task):g} points; this line is left out"
+            for _, one in sorted(self.refused.items())
+        ]
+
+    def strays(self):
+        """Return the folders with results of students who are not in the class any more."""
+        known = set(self.names.values())
+        return sorted(p.parent.name for p in self.out.glob("*/results.json")
+                      if p.parent.name not in known)
 
     def table(self):
         """Write scores.csv, in the order of the students."""
-        out = io.StringIO()
         with self.lock:
             rows = [self.rows[s] for s in self.students if s in self.rows]
-        csv.writer(out, lineterminator="\n").writerows([COLUMNS, *map(_harmless, rows)])
-        write(self.out / "scores.csv", out.getvalue())
-
-
-def _harmless(row):
-    """Return a row of which no spreadsheet takes a cell for a formula.
-
-    Nor a part of a cell, where the spreadsheet's language has a semicolon for a comma.
-    """
-    cells = [re.sub(r"([;\t]\s*)(?=[=+@-])", r"\1'", str(cell)) for cell in row]
-    return [f"'{cell}" if cell.startswith(FORMULA) else cell for cell in cells]
+            self.ledger.write(tables.written([COLUMNS, *rows]))

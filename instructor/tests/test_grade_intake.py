@@ -49,7 +49,8 @@ def test_a_folder_of_folders_and_files(tmp_path):
     files |= {"hal/helper.py": "-", f"-rf/{NAME}": "r", "ian.ipynb": "{}", "notes.txt": "-"}
     found = found_in(tree(tmp_path / "in", files), tmp_path)
     wanted = {"ann": "a", "bob": "b", "cid": "c", "dan": None, "eve": "e", "'=cmd": "f"}
-    assert texts(found) == wanted | {"gil": "g", "hal": "h", "'-rf": "r", "ian": None}
+    wanted |= {"gil": "g", "hal": "h", "'-rf": "r", "ian": None, "notes": None}
+    assert texts(found) == wanted
     assert "my_lab.py" in found["cid"].note and not found["bob"].note
 
 
@@ -78,7 +79,7 @@ def test_links_pipes_and_folders_are_not_read(tmp_path):
     os.mkfifo(folder / "c.zip")
     (folder / "d.py").mkdir()
     found = found_in(folder, tmp_path)
-    assert set(found) == {"a", "ann", "b", "bob", "c", "d.py", "linked"}
+    assert set(found) == {"a", "ann", "b", "bob", "c", "d.py", "linked", "secret"}
     assert set(texts(found).values()) == {None}
     assert "link" in found["linked"].note and "link" in found["a"].read()[1]
 
@@ -138,7 +139,7 @@ def test_canvas_takes_the_last_attempt_and_names_who_is_late(tmp_path, as_zip):
     found = found_in(source, tmp_path)
     assert texts(found) == {"leeann (11)": "3", "leeann (13)": "another Ann", "raybob": "b"}
     assert found["raybob"].late is True and found["leeann (11)"].late is None
-    assert not as_zip or found["raybob"].submitted
+    assert found["raybob"].submitted is None and "newest upload" in found["leeann (11)"].note
 
 
 def test_files_that_only_look_a_little_like_canvas_keep_their_names(tmp_path):

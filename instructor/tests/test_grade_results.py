@@ -46,7 +46,8 @@ def test_the_files_that_are_written(tmp_path):
     kept.table()
     rows = table_of(tmp_path)
     assert rows[0][:7] == ["student", *(f"task{n}" for n in TASKS), "total"]
-    assert rows[0][7:] == ["submitted", "late", "note"]
+    assert rows[0][7:10] == ["submitted", "late", "note"]
+    assert rows[0][10:] == ["id", "sis_id", "login", "email", "computed", "penalty", "override"]
     assert rows[1][:9] == ["bob", "2", "0", "1", "3", "2", "8", "2026-11-29", "late"]
     assert rows[2][:9] == ["ann", "2", "0", "1", "3", "2", "8", "", ""]
     assert (tmp_path / "ann" / "lab15_grpo.py").read_bytes() == b"a\r\n"

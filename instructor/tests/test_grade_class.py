@@ -1,0 +1,185 @@
+"""Nobody vanishes: a class of forty invented students in each form in which it can arrive."""
+
+import os
+
+import pytest
+
+from instructor import exports, intake, roster
+
+from . import invented_class as invented
+
+CLASS = invented.everybody()
+FORMS = [*invented.FORMS, "moodle_flat"]
+
+
+def survey(form, tmp_path, zipped, students=CLASS, more=()):
+    files = invented.in_form(form, students) | dict(more)
+    place = tmp_path / ("submitted" if form == "nbgrader" else "in")
+    if zipped:
+        place = invented.as_zip(tmp_path / "class.zip", files)
+    else:
+        invented.as_folder(place, files)
+    found = intake.survey(place, tmp_path / "room")
+    tops = {name.split("/")[0] for name in files}
+    return found, tops
+
+
+def graded(found):
+    """Return {text: how many have it} of what would be graded."""
+    texts = [sub.read()[0] for sub in found.submissions]
+    return sorted(t.decode() for t in texts if t is not None)
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_everybody_has_a_row_and_the_right_file(form, zipped, tmp_path):
+    found, tops = survey(form, tmp_path, zipped)
+    assert len(found.submissions) == len(CLASS) == len({s.student for s in found.submissions})
+    assert graded(found) == sorted(s.graded for s in CLASS if s.graded)
+    rows = {name for sub in found.submissions for name in sub.entries}
+    assert rows | set(found.left_out) == tops and not rows & set(found.left_out)
+    ours = {".DS_Store", "Thumbs.db", "__MACOSX", exports.METADATA}
+    assert set(found.left_out) == ours & tops
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_roster_gives_the_same_forty_people_in_every_form(form, tmp_path):
+    there = [s for i, s in enumerate(CLASS) if i % 9]  # some hand in nothing
+    found, _ = survey(form, tmp_path, True, there)
+    path = tmp_path / "roster.csv"
+    path.write_bytes(invented.roster(form, CLASS))
+    matched = roster.match(roster.read(path), found.submissions, found.system)
+    apart = 2 if form in ("folder", "zip") else 0  # two are called Ann Lee, and nothing tells more
+    assert len(matched.strangers) == apart
+    assert len(matched.absent) == len(CLASS) - len(there) + apart
+    key = {"canvas": "id", "moodle": "id", "moodle_flat": "id", "gradescope": "email"}
+    key = key.get(form, "login")
+    whose = {getattr(s.ids, key): s for s in matched.submissions}
+    for student in there:
+        want = {"id": str(student.number), "email": student.email, "login": student.login}[key]
+        if student.name == "Ann Lee" and apart:
+            continue
+        data, _ = whose[want].read()
+        assert (data and data.decode()) == student.graded, student
+
+
+ODD = ["x.ipynb", "y.py.txt", "z.rar", "w.pdf", "v.7z", "noending", ".hidden.py", "__init__.py"]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_loose_files_of_any_kind_are_somebodys(zipped, tmp_path):
+    more = dict.fromkeys([*ODD, ".dots/a.txt", "__under/b.txt", "._x/c.py", "empty/"], "x")
+    found, tops = survey("folder", tmp_path, zipped, CLASS[:3], more)
+    rows = {name for sub in found.submissions for name in sub.entries}
+    assert rows | set(found.left_out) == tops and "empty" in rows and {*ODD} <= rows
+    assert len(found.submissions) == 3 + len(more)
+    notes = {sub.entries[0]: sub.note for sub in found.submissions}
+    assert "the folder is empty" in notes["empty"] and "w.pdf" in notes["w.pdf"]
+
+
+def test_litter_is_only_what_systems_leave(tmp_path):
+    more = {"._ann.py": "\0\5\x16\7", "ann.py": "x", "._bob": "x", "desktop.ini": "x"}
+    found, _ = survey("folder", tmp_path, False, CLASS[:1], more)
+    assert {"._ann.py", "desktop.ini"} <= set(found.left_out)
+    assert {"._bob", "ann"} <= {s.student for s in found.submissions}
+
+
+SYSTEMS = {
+    "canvas": ("anaroe_11_{}_{}", ["helper.py", "conftest.py", "lab15_plots.py", "notes.pdf"]),
+    "moodle": ("Ana Roe_11_assignsubmission_file_{1}", ["helper.py", "lab15_util.py", "a.zip"]),
+    "blackboard": ("lab15_ana_attempt_2026-11-29-12-00-00_{1}", ["_util.py", "x_y.py", "z.docx"]),
+}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("name", ["lab15_grpo.py", "lab15_grpo-1.py", "lab15_grpo (1).py", "x.py"])
+def test_the_lab_file_is_graded_whatever_lies_beside_it(system, first, name, tmp_path):
+    form, others = SYSTEMS[system]
+    names = [name, *others] if first else [*others, name]
+    files = {form.format(101 + i, n): "x = 1\n" for i, n in enumerate(names)}
+    files[form.format(101 + names.index(name), name)] = invented.work(1)
+    found = intake.survey(invented.as_folder(tmp_path / "in", files), tmp_path / "room")
+    (sub,) = found.submissions
+    assert sub.read()[0].decode() == invented.work(1)
+    assert all(n in sub.note for n in others if n != "conftest.py")
+
+
+@pytest.mark.parametrize("order", [(101, 102), (102, 101)])
+def test_of_two_uploads_the_newest_by_the_system_counts(order, tmp_path):
+    files = {f"anaroe_11_{order[0]}_lab15_grpo.py": invented.work(1),
+             f"anaroe_11_{order[1]}_lab15_grpo-1.py": invented.work(2)}
+    (sub,) = intake.find(invented.as_folder(tmp_path / "in", files))
+    assert sub.read()[0].decode() == invented.work(2 if order[1] > order[0] else 1)
+    assert "2 files could be the lab file" in sub.note
+
+
+def test_an_attempt_without_a_lab_file_does_not_hide_the_one_before(tmp_path):
+    files = {"lab15_ana_attempt_2026-11-28-12-00-00_lab15_grpo.py": invented.work(1),
+             "lab15_ana_attempt_2026-11-29-12-00-00_report.pdf": "%PDF"}
+    (sub,) = intake.find(invented.as_folder(tmp_path / "in", files))
+    assert sub.submitted == "2026-11-28 12:00:00" and "newer ones hold no lab file" in sub.note
+    assert sub.read()[0].decode() == invented.work(1) and sub.student == "ana"
+
+
+# ---------------------------------------------------------------- times
+
+
+def forged(tmp_path, form):
+    """Return the times of a class in which everybody has sent a timestamp.txt of his own."""
+    students = [s._replace(files=s.files | {"timestamp.txt": "2020-01-01 00:00:00 UTC\n"})
+                for s in CLASS[:6]]
+    return [s.submitted for s in survey(form, tmp_path, True, students)[0].submissions]
+
+
+@pytest.mark.parametrize("form", ["folder", "zip", "moodle", "canvas"])
+def test_a_students_own_time_is_not_believed(form, tmp_path):
+    assert set(forged(tmp_path, form)) == {None}
+
+
+@pytest.mark.parametrize("form", ["gradescope", "blackboard"])
+def test_the_systems_time_is(form, tmp_path):
+    assert all(when.startswith("2026-11-29") for when in forged(tmp_path, form))
+
+
+def test_nbgraders_time_is_the_one_beside_the_assignment(tmp_path):
+    found, _ = survey("nbgrader", tmp_path, False, CLASS[:4],
+                      {f"{CLASS[0].login}/lab15/sub/timestamp.txt": "2020-01-01 00:00 UTC"})
+    assert {s.submitted for s in found.submissions} == {"2026-11-29 12:00:00 UTC"}
+
+
+def test_a_tree_like_nbgraders_among_others_tells_no_time(tmp_path):
+    found, _ = survey("folder", tmp_path, True, CLASS[:4],
+                      {"Mallory/lab15/timestamp.txt": "2020-01-01 00:00:00 UTC"})
+    assert {s.submitted for s in found.submissions} == {None}
+
+
+# ---------------------------------------------------------------- what cannot be read
+
+
+def test_what_this_machine_cannot_read_is_no_zero(tmp_path, monkeypatch):
+    folder = invented.as_folder(tmp_path / "in", {"ann/lab15_grpo.py": "x", "bob/": ""})
+    scandir = os.scandir
+
+    def closed(path):
+        if str(path).endswith("ann"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    ann, bob = intake.find(folder)
+    with pytest.raises(PermissionError, match="ann"):
+        ann.read()
+    assert bob.read()[0] is None
+
+
+def test_a_class_zip_in_the_folder_is_the_class(tmp_path):
+    (tmp_path / "in").mkdir()
+    invented.as_zip(tmp_path / "in" / "Course-Lab15-77.zip", invented.in_form("moodle", CLASS))
+    assert len(intake.find(tmp_path / "in", tmp_path / "room")) == len(CLASS)
+
+
+def test_a_students_zip_cannot_bring_in_other_students(tmp_path):
+    folder = invented.as_folder(tmp_path / "in", {"bob/lab15_grpo.py": "b"})
+    invented.as_zip(folder / "ann.zip", {"bob_11_12_lab15_grpo.py": "x", "cid_1_2_lab15.py": "y"})
+    assert {s.student for s in intake.find(folder, tmp_path / "room")} == {"ann", "bob"}
