@@ -31,19 +31,26 @@ class NotGraded(Exception):
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy the Python files of a submission; links, and what is huge, stay behind."""
+    """Copy the Python files of a submission, and of all other files the names.
+
+    Links, and what is huge, stay behind.
+    """
     target.mkdir(parents=True)
-    count = 0
+    found = []
     for at, folders, names in os.walk(source):
         folders[:] = sorted(f for f in folders if len(Path(at).relative_to(source).parts) < 4)
-        for name in sorted(names):
-            path = Path(at, name)
-            plain = path.is_file() and not path.is_symlink() and path.suffix.lower() == ".py"
-            if plain and path.stat().st_size <= BYTES and count < FILES:
-                count += 1
-                place = target / path.relative_to(source)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, place)
+        paths = [Path(at, name) for name in sorted(names)]
+        found += [p for p in paths if p.is_file() and not p.is_symlink()]
+    for path in sorted(found, key=lambda p: p.suffix.lower() != ".py")[:FILES]:
+        python = path.suffix.lower() == ".py"
+        if python and path.stat().st_size > BYTES:
+            continue
+        place = target / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if python:
+            shutil.copyfile(path, place)
+        else:  # so that the grader can say what there is in the lab file's place
+            place.touch()
 
 
 def has_user() -> bool:

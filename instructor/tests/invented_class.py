@@ -41,13 +41,15 @@ class Student(NamedTuple):
 def work(number: int) -> str:
     """Return a lab file that is this student's."""
     functions = "sample_group group_advantages k3_kl grpo_loss grpo_step".split()
-    return f"# student {number}\n" + "".join(f"def {f}(*a):\n    return {number}\n" for f in functions)
+    bodies = "".join(f"def {f}(*a):\n    return {number}\n" for f in functions)
+    return f"# student {number}\n{bodies}"
 
 
 NAMES = [
     ("Conan", "O'Brien"), ("J\u00f6rg", "M\u00fcller"), ("Zo\u00eb", "Stra\u00dfe"),
     ("Ann", "Lee"), ("Ann", "Lee"), ("Maria del Carmen", "Garc\u00eda L\u00f3pez"),
-    ("Bartholomew" * 6, "Featherstonehaugh" * 2), ("Bartholomew" * 6, "Featherstonehaugh" * 2 + "x"),
+    ("Bartholomew" * 6, "Featherstonehaugh" * 2),
+    ("Bartholomew" * 6, "Featherstonehaugh" * 2 + "x"),
     (".dot", "First"), ("__under", "Score"), ("\u674e", "\u660e"), ("Jean-Luc", "Picard"),
     ("A", "B"), ("AB", "C"), ("=SUM(1)", "Cell"), ("-rf", "Dash"), ("Ada", "ada"), ("ADA", "Ada"),
 ]
@@ -202,7 +204,8 @@ def roster(form: str, students: list[Student]) -> bytes:
         return table(head, rows).encode("utf-8-sig")
     if form.startswith("moodle"):
         head = "Identifier,Full name,Email address,Status,Grade,Maximum Grade,Last modified (grade)"
-        rows = [[f"Participant {s.number}", s.name, s.email, "", "", "10.00", "-"] for s in students]
+        rows = [[f"Participant {s.number}", s.name, s.email, "", "", "10.00", "-"]
+                for s in students]
         return table(head, rows).encode("utf-8")
     if form == "blackboard":
         head = "Last Name,First Name,Username,Student ID,Lab 15 [Total Pts: 10 Score] |123456"

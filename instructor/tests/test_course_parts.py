@@ -189,6 +189,7 @@ def test_moodles_folders_become_students(tmp_path):
     for name in ("Ada B_77_assignsubmission_file", "Ada B_78_assignsubmission_file", "cy_d"):
         (tmp_path / "in" / name / "deep").mkdir(parents=True)
         (tmp_path / "in" / name / "deep" / "lab15_grpo.py").touch()
+        (tmp_path / "in" / name / "deep" / "timestamp.txt").touch()  # a student's own: no time
     collect.from_folder(tmp_path / "in", tmp_path / "out")
     found = sorted(p.relative_to(tmp_path / "out").as_posix() for p in tmp_path.rglob("out/*/*/*"))
     names = ("Ada B (77)", "Ada B (78)", "cy_d")

@@ -196,7 +196,7 @@ def test_a_result_that_fits_is_written(autograder, monkeypatch):
     assert code == 0 and json.loads(path.read_text(encoding="utf-8"))["score"] == 10
 
 
-def test_only_python_files_without_links_are_looked_at(tmp_path):
+def test_of_other_files_than_python_only_the_names_are_taken(tmp_path):
     source = tmp_path / "in"
     (source / "deep").mkdir(parents=True)
     (source / "deep" / "lab15_grpo.py").write_text("x", encoding="utf-8")
@@ -205,7 +205,7 @@ def test_only_python_files_without_links_are_looked_at(tmp_path):
     (source / "huge.py").write_bytes(b" " * (run.BYTES + 1))
     run.copy(source, tmp_path / "out")
     found = [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
-    assert [p.name for p in found] == ["lab15_grpo.py"]
+    assert {p.name: p.read_text() for p in found} == {"lab15_grpo.py": "x", "notes.txt": ""}
 
 
 def test_limits_fit_into_gradescope_s_ten_minutes():

@@ -100,7 +100,8 @@ def from_folder(source: Path, target: Path) -> None:
         folder = target / name / "lab15"
         folder.mkdir(parents=True, exist_ok=True)
         for path in _files(student):
-            if path.stat().st_size <= LARGEST:
+            # nbgrader would take a timestamp.txt for its own, and believe the time in it.
+            if path.stat().st_size <= LARGEST and path.name != "timestamp.txt":
                 shutil.copyfile(path, folder / path.name)
 
 
