@@ -124,7 +124,8 @@ def read(path: Path) -> Roster:
     if not members:
         raise ValueError(f"{shown} names no student")
     if others:
-        warnings.append(f"{shown}: {others} rows are no students (points, staff, test student)")
+        warnings.append(f"{shown}: left out, as no students: {others} (points possible, staff, "
+                        "Canvas's test student)")
     return Roster(members, table, warnings, own)
 
 

@@ -112,7 +112,8 @@ def test_a_student_is_found_by_any_id():
 
 def test_what_sets_points_comes_before_what_changes_them():
     change, fixed = ((None, 0.5), (1.0, None))
-    lines = [overrides.Override("a", 2, *change, "r", 2), overrides.Override("a", 2, *fixed, "r", 3)]
+    lines = [overrides.Override("a", 2, *change, "r", 2)]
+    lines.append(overrides.Override("a", 2, *fixed, "r", 3))
     assert overrides.apply(lines, 2, 0.0)[0] == 1.5
 
 
