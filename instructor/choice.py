@@ -23,7 +23,7 @@ LARGEST = 1 << 20  # bytes of a file that is looked into
 MOST = 100  # files that are looked into
 # What browsers, operating systems and course systems add to a name.
 ADDED = re.compile(
-    r"([ _-]*\(\d+\)|[ _-]+\d{1,3}|~|[ _-]+(copy|kopie|copie|copia|final)([ _-]*\d+)?)$", re.I
+    r"([ _-]*\(\d+\)|[ _-]+\d{1,3}|~|[ _-]+(copy|kopie|copi[ae]|final)([ _-]*\d+)?)$", re.I
 )
 NOT_A_LAB = re.compile(
     r"(conftest|setup|tinylm|labfile|sitecustomize|pytest|test_.*|.*_test)\.py", re.I

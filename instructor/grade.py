@@ -254,8 +254,7 @@ def prepare(flags, unpacked):
         raise ValueError(f"{flags.out} lies in {flags.submissions}; write to another folder")
     group = classlist.read(flags, unpacked)
     everybody = found = group.submissions
-    for line in group.lines:
-        print(ascii_line(line, 1000))
+    say(group.lines)
     if flags.student:
         found = [s for s in found if fnmatch.fnmatchcase(s.student, flags.student)]
     if flags.regrade:
@@ -287,9 +286,9 @@ def conclude(flags, run, before):
     Args:
         flags: of the command line.
         run: a Run that has come to its end.
-        before: the result of the student to be regraded, as it was, or None.
+        before: with --regrade the student's earlier result, or None.
     """
-    results, lines = run.results, list(run.results.ledger.said)
+    results, lines = run.results, []
     if flags.regrade:
         student = run.found[0].student
         lines += classlist.changes(student, before, results.read(student))
@@ -300,11 +299,18 @@ def conclude(flags, run, before):
     if flags.system:
         rows = [uploads.Row(row, run.group.numbers.get(row["student"]))
                 for row in results.as_rows()]
+        if missing := len(results.students) - len(rows):
+            lines.append(f"not graded yet, and not in the file for {flags.system}: {missing}")
         path, upload = uploads.write(flags.system, flags.out, rows, run.group.roster, flags.column)
         lines += [*upload.warnings, f"for {flags.system}: {path}"]
         if upload.left_out:
             lines.append(f"not in it, without points or an id: {len(upload.left_out)}: "
                          f"{classlist.some(upload.left_out)}")
+    say(lines)
+
+
+def say(lines):
+    """Print lines that may hold students' names, for any terminal."""
     for line in lines:
         indent = "    " * line.startswith("    ")
         print(indent + ascii_line(line, 1000))
@@ -340,6 +346,7 @@ def main(args=None):
             return 130
         finally:
             run.maker.close()
+            say(run.results.ledger.said)
     used, peak = run.maker.processor, run.maker.peak >> 20
     print(f"{used:.1f} s of processor time in sandboxes; the largest took {peak} MiB")
     conclude(flags, run, before)

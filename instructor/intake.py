@@ -95,30 +95,24 @@ def survey(source, unpacked=None, ours=()):
     """
     source, zips = Path(source), _Zips(unpacked)
     if source.suffix.lower() == ".zip" and source.is_file():
-        items, at = listing.of_zip(zips.open(source)), None
+        items, at = listing.of_zip(zips.unpack(source)), None
     elif source.is_file():
         return Found([Submission(_student(source.stem), source)])
     elif source.is_dir():
         items, at = listing.of_folder(source), source
-        only = [i for i in items if not _litter(i, items)]
-        if len(only) == 1 and only[0].kind == "file" and _is_class(zips, only[0]):
-            source, at = only[0].path, None
-            items = listing.of_zip(zips.open(source))
+        if zipped := _class_zip(zips, _tops(items)):
+            items, at = zipped, None
     else:
         raise FileNotFoundError(f"there is no {source}")
     items, at = _inner(items, at)
     mine = {os.path.realpath(path) for path in ours}
-    keep = [i for i in items if not (i.path and os.path.realpath(i.path) in mine)]
-    found = _Class(keep, zips, at).found()
-    left = {i.parts[0]: 1 for i in items if i not in keep and len(i.parts) == 1}
+    tops = [i for i in items if len(i.parts) == 1 and i.path and i.kind == "file"]
+    left = {i.parts[0]: 1 for i in tops if os.path.realpath(i.path) in mine}
+    found = _Class([i for i in items if i.parts[0] not in left], zips, at).found()
     found = found._replace(left_out=left | found.left_out)
     if not found.submissions:
         raise FileNotFoundError(f"there is no file and no student's folder in {source}")
     return found
-
-
-def _litter(item, items):
-    return exports.is_litter(item.parts[0], {i.parts[0] for i in items})
 
 
 def _tops(items):
@@ -127,15 +121,18 @@ def _tops(items):
     return [i for i in items if len(i.parts) == 1 and not exports.is_litter(i.parts[0], names)]
 
 
-def _is_class(zips, item):
-    """Return whether the only file in a folder is what a course system gave, still zipped."""
-    if item.path.suffix.lower() != ".zip":
-        return False
+def _class_zip(zips, tops):
+    """Return the items of what a course system gave, if it alone lies in a folder, still zipped.
+
+    Only there: a student's zip beside others must not be able to bring in other students.
+    """
+    if len(tops) != 1 or tops[0].kind != "file" or tops[0].path.suffix.lower() != ".zip":
+        return None
     try:
-        items = listing.of_zip(zips.open(item.path))
+        items = listing.of_zip(zips.unpack(tops[0].path))
     except ValueError:
-        return False
-    return _from_system(_inner(items, None)[0])
+        return None
+    return items if _from_system(_inner(items, None)[0]) else None
 
 
 def _from_system(items):
@@ -194,7 +191,7 @@ def unique(found):
 
 
 class _Zips:
-    """Opens zips.
+    """Unpacks zips.
 
     Args:
         room: an empty folder for what comes out of them, or None.
@@ -203,7 +200,7 @@ class _Zips:
     def __init__(self, room):
         self.room, self.count = room and Path(room), 0
 
-    def open(self, path):
+    def unpack(self, path):
         """Unpack a zip and return its entries.
 
         Raises:
@@ -216,7 +213,7 @@ class _Zips:
         folder.mkdir(parents=True)
         return archives.unpack(path, folder).entries
 
-    def open_small(self, path):
+    def unpack_small(self, path):
         """Unpack the zip of one student, who must not be able to fill the disk for all others.
 
         Raises:
@@ -230,7 +227,7 @@ class _Zips:
         if size > ROOM + SQUEEZED * path.stat().st_size:
             raise ValueError(f"{path} holds too much")
         try:
-            return self.open(path)
+            return self.unpack(path)
         except ValueError as error:
             if getattr(error.__context__, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                 raise error.__context__ from None
@@ -308,7 +305,7 @@ class _Class:
 
     def _people(self):
         """Return (system, {key: _Person})."""
-        files = [n for n, items in self.tops.items() if items[0].kind != "folder"]
+        files = {n: None for n, items in self.tops.items() if items[0].kind != "folder"}
         folders = [n for n in self.tops if n not in files]
         said = {n: self._info(n) for n in files if archives.INFO.search(n)}
         said = {name: user for name, user in said.items() if user}
@@ -414,7 +411,7 @@ class _Class:
                 problem = problem or "the zip is no ordinary file"
                 continue
             try:
-                more += self._inside(outer, self.zips.open_small(outer.path))
+                more += self._inside(outer, self.zips.unpack_small(outer.path))
             except ValueError as error:
                 reason = "cannot be unpacked" if "unpacked" in str(error) else "holds too much"
                 problem = problem or f"the zip {outer.base} {reason}"
@@ -438,7 +435,7 @@ class _Class:
         if deeper and nested and not python:
             for inner in nested[:ZIPS]:
                 with contextlib.suppress(ValueError):
-                    pieces += self._inside(inner, self.zips.open_small(inner.path), False)
+                    pieces += self._inside(inner, self.zips.unpack_small(inner.path), False)
         return pieces
 
 

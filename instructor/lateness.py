@@ -133,11 +133,12 @@ def judge(what: Due, student: str, submitted: str | None, late: bool | str | Non
     seconds = (when - what.time).total_seconds() - 86400 * days
     if seconds <= 0:
         return Verdict(None)
-    of = f", with {days:g} extra days" if days else ""
+    of = f", with {days:g} extra day{'s' * (days != 1)}" if days else ""
     if what.rule is None:
         return Verdict(True, 0.0, f"{span(seconds)} late{of}")
     off = what.rule.off(points, seconds)
-    return Verdict(True, off, f"{off:g} points off: {span(seconds)} late{of}")
+    points_off = f"{off:g} point{'s' * (off != 1)} off"
+    return Verdict(True, off, f"{points_off}: {span(seconds)} late{of}")
 
 
 def span(seconds: float) -> str:

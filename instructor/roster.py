@@ -20,10 +20,9 @@ COLUMNS = {
     "first": r"first ?names?|given names?|vorname|prenom|pr\u00e9nom|nombre",
     "last": r"last ?names?|surname|family names?|nachname|nom|apellidos?",
     "id": r"id|identifier|user ?id|canvas id|participant( id| number)?|teilnehmer",
-    "sis_id": r"sis user id|sis id|sid|student (id|number|no)|id ?number|matric\w*( number)?"
-              r"|matrikelnummer|matrikelnr",
+    "sis_id": r"sis user id|sis id|sid|student (id|number|no)|id ?number|matr\w+( (number|no|nr))?",
     "login": r"user ?names?|sis login id|login( id)?|net ?id|anmeldename|account",
-    "email": r"e ?mail( address)?|mail|e ?mail adresse",
+    "email": r"e ?mail( add?ress\w?)?|mail",
     "extra": r"extra days?|extra time( days)?|extension( days)?|extra days? of time",
     "role": r"roles?|rolle",
 }
@@ -197,15 +196,15 @@ def _pairs(roster: Roster, subs: Sequence[Submission]) -> dict[int, int]:
     """Return {number of a submission: number of its member}; only where there is no doubt."""
     found: dict[int, int] = {}
     for keys_of_member, keys_of_sub in _passes(roster.own):
-        taken = set(found.values())
+        taken = set(found.values())  # members that have been found
         left = {i: keys_of_member(m) for i, m in enumerate(roster.members) if i not in taken}
         open_ = {i: keys_of_sub(s) for i, s in enumerate(subs) if i not in found}
         by_member, by_sub = _by_key(left), _by_key(open_)
         for name, who in by_sub.items():
             owners = by_member.get(name, [])
-            if len(who) == len(owners) == 1 and who[0] not in found:
-                if owners[0] not in found.values():
-                    found[who[0]] = owners[0]
+            if len(who) == len(owners) == 1 and who[0] not in found and owners[0] not in taken:
+                found[who[0]] = owners[0]
+                taken.add(owners[0])
     return found
 
 

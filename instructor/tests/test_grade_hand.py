@@ -1,4 +1,4 @@
-"""Points by hand, lateness, a roster, regrading, and files for a course system."""
+"""Points by hand, lateness, a roster, one student anew, and files for a course system."""
 
 import csv
 import datetime

@@ -205,7 +205,7 @@ def test_of_other_files_than_python_only_the_names_are_taken(tmp_path):
     (source / "huge.py").write_bytes(b" " * (run.BYTES + 1))
     run.copy(source, tmp_path / "out")
     found = [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
-    assert {p.name: p.read_text() for p in found} == {"lab15_grpo.py": "x", "notes.txt": ""}
+    assert {p.name: p.read_bytes() for p in found} == {"lab15_grpo.py": b"x", "notes.txt": b""}
 
 
 def test_limits_fit_into_gradescope_s_ten_minutes():
