@@ -9,8 +9,9 @@ import re
 from typing import NamedTuple
 
 LAB = re.compile(r"lab[ _-]?15", re.I)
+# What a student may choose stands last in a name, so the first fit from the left is the system's.
 # Ann Lee_123_assignsubmission_file_/..., or without folders ..._assignsubmission_file_lab.py
-MOODLE = re.compile(r"(?P<student>.+)_(?P<id>\d+)_assignsubmission_[a-z]+_?(?P<name>.*)", re.S)
+MOODLE = re.compile(r"(?P<student>.+?)_(?P<id>\d+)_assignsubmission_[a-z]+_?(?P<name>.*)", re.S)
 # leeann_LATE_11_102_lab.py: user 11, file 102. Typed text: leeann_11_text.html.
 CANVAS = re.compile(
     r"(?P<student>.+?)(?P<late>_LATE)?_(?P<user>\d+)"
@@ -24,7 +25,7 @@ ANONYMOUS = re.compile(
 )
 # lab15_annlee_attempt_2026-11-29-12-00-00_lab15_grpo.py, and a .txt without a file's name
 ATTEMPT = re.compile(
-    r"(?P<head>.+)_attempt_(?P<time>\d{4}(?:-\d\d){2,5})(?:_(?P<name>.*)|\.(?P<kind>\w+))", re.S
+    r"(?P<head>.+?)_attempt_(?P<time>\d{4}(?:-\d\d){2,5})(?:_(?P<name>.*)|\.(?P<kind>\w+))", re.S
 )
 METADATA = "submission_metadata.yml"
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?( ?[A-Z+:\d-]{1,9})?")
@@ -70,23 +71,37 @@ def recognized(files, folders=(), usernames=None):
     """Return (system, {name: Named}) of the names at the top of a class's folder.
 
     The system is "moodle", "canvas", "attempts" (Blackboard, or zips that nbgrader collects), or
-    "" for names that no system has made; these are not in the second value.
+    "" if no system has named them. A class comes from one system: a name in another's form is a
+    student's, who must not get at another's row with it.
 
     Args:
         files: their names.
         folders: theirs.
         usernames: {name of a Blackboard .txt file: the user name that it gives}.
     """
-    found = {name: ("moodle", m) for name in (*files, *folders) if (m := MOODLE.fullmatch(name))}
-    left = [name for name in files if name not in found]
-    found |= {name: ("attempts", m) for name in left if (m := ATTEMPT.fullmatch(name))}
-    canvas = _canvas([name for name in left if name not in found])
-    heads = {m["head"] for s, m in found.values() if s == "attempts"}
-    users = _users(heads, {ATTEMPT.fullmatch(n)["head"]: u for n, u in (usernames or {}).items()})
-    named = {n: _moodle(m) if s == "moodle" else _attempt(m, users) for n, (s, m) in found.items()}
-    named |= canvas
-    systems = [s for s, _ in found.values()] + ["canvas"] * len(canvas)
-    return max(systems, key=systems.count) if systems else "", named
+    moodle = {n: m for n in (*files, *folders) if (m := MOODLE.fullmatch(n))}
+    attempts = {n: m for n in files if (m := ATTEMPT.fullmatch(n))}
+    users = _users({m["head"] for m in attempts.values()},
+                   {attempts[n]["head"]: u for n, u in (usernames or {}).items()})
+    found = {
+        "moodle": {n: _moodle(m) for n, m in moodle.items()},
+        "attempts": {n: _attempt(m, users) for n, m in attempts.items()},
+        "canvas": _canvas(list(files)),
+    }
+    system = max(found, key=lambda name: len(found[name]))
+    return (system, found[system]) if found[system] else ("", {})
+
+
+def is_info(name):
+    """Return whether Blackboard itself has written a .txt file: a student's has one more name."""
+    found = ATTEMPT.fullmatch(name)
+    return bool(found and found["name"] is None and found["kind"].lower() == "txt")
+
+
+def is_ones_own(name):
+    """Return whether a zip's name is that of one student's file, and not of a class's zip."""
+    forms = (MOODLE, ATTEMPT, CANVAS, ANONYMOUS)
+    return not name.startswith("gradebook_") and any(form.fullmatch(name) for form in forms)
 
 
 def _moodle(match):

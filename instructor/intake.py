@@ -128,6 +128,8 @@ def _class_zip(zips, tops):
     """
     if len(tops) != 1 or tops[0].kind != "file" or tops[0].path.suffix.lower() != ".zip":
         return None
+    if exports.is_ones_own(tops[0].parts[0]):
+        return None
     try:
         items = listing.of_zip(zips.unpack(tops[0].path))
     except ValueError:
@@ -307,7 +309,7 @@ class _Class:
         """Return (system, {key: _Person})."""
         files = {n: None for n, items in self.tops.items() if items[0].kind != "folder"}
         folders = [n for n in self.tops if n not in files]
-        said = {n: self._info(n) for n in files if archives.INFO.search(n)}
+        said = {n: self._info(n) for n in files if exports.is_info(n)}
         said = {name: user for name, user in said.items() if user}
         system, named = exports.recognized(files, folders, said)
         people = {}
@@ -319,7 +321,7 @@ class _Class:
                 who = exports.Named(_stem(name) if name in files else name)
                 key = name
             person = people.setdefault(key, _Person(who))
-            if archives.INFO.search(name) and name in named:
+            if exports.is_info(name) and system == "attempts":
                 person.entries.append(name)  # the system's own words
                 person.typed = True
             else:

@@ -1,6 +1,7 @@
 """Nobody vanishes: a class of forty invented students in each form in which it can arrive."""
 
 import os
+import shutil
 
 import pytest
 
@@ -183,3 +184,30 @@ def test_a_students_zip_cannot_bring_in_other_students(tmp_path):
     folder = invented.as_folder(tmp_path / "in", {"bob/lab15_grpo.py": "b"})
     invented.as_zip(folder / "ann.zip", {"bob_11_12_lab15_grpo.py": "x", "cid_1_2_lab15.py": "y"})
     assert {s.student for s in intake.find(folder, tmp_path / "room")} == {"ann", "bob"}
+
+
+FORGED = {
+    "canvas": "mal_66_700_{}", "moodle_flat": "Mal Lory_66_assignsubmission_file_{}",
+    "blackboard": "lab15_mal_attempt_2026-11-29-12-00-00_{}",
+}
+ANOTHERS = [
+    "lab15_u003x_attempt_2026-12-24-12-00-00_lab15_grpo.py", "leeann_503_99999_lab15_grpo.py",
+    "x_attempt_2026-12-24-12-00-00.txt", "Ann Lee_503_assignsubmission_file_lab15_grpo.py",
+    "_attempt_2026-12-24-12-00-00_lab15_grpo.py", "_503_99999_lab15_grpo-9.py",
+]
+
+
+@pytest.mark.parametrize("form", FORGED)
+@pytest.mark.parametrize("name", ANOTHERS)
+def test_no_name_of_a_file_gets_at_another_students_row(form, name, tmp_path):
+    before, _ = survey(form, tmp_path, True)
+    texts = {s.student: s.read()[0] for s in before.submissions}
+    shutil.rmtree(tmp_path / "room")
+    files = {FORGED[form].format(name): "Name: Ann Lee (u003x)\n", FORGED[form].format("a.py"): "x"}
+    after, tops = survey(form, tmp_path, True, CLASS, files)
+    rows = {s.student: s for s in after.submissions}
+    assert len(rows) == len(before.submissions) + 1
+    for sub in before.submissions:
+        now = rows[sub.student]
+        assert (now.submitted, now.ids) == (sub.submitted, sub.ids)
+        assert now.read()[0] == texts[sub.student]

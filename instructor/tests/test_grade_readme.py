@@ -3,13 +3,14 @@
 import csv
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from instructor import variants
+from instructor import grade, intake, lateness, overrides, uploads, variants
 from tests.labfile import ROOT
 
 README = (ROOT / "instructor" / "README.md").read_text(encoding="utf-8")
@@ -28,6 +29,19 @@ def test_the_first_hour_has_its_four_parts():
     for words in ("seed.txt", "build bundle --graded", "instructor.grade", "instructor.report"):
         assert words in text
     assert README.isascii()
+
+
+def test_the_commands_and_tables_of_points_by_hand_are_understood(tmp_path):
+    at, end = README.index("## The class, and points by hand"), README.index("## With nbgrader")
+    first, example, *_ = re.findall(r"^```\n(.*?)^```", README[at:end], re.M | re.S)
+    flags = grade.arguments(shlex.split(first.replace("\\\n", " "))[3:])
+    assert flags.system == "canvas" and lateness.due(flags.due, flags.late, {}).rule
+    (tmp_path / "overrides.csv").write_text(example, encoding="utf-8")
+    class_of_two = [intake.Submission(name, None) for name in ("ada", "ben")]
+    found = overrides.read(tmp_path / "overrides.csv", class_of_two)
+    assert set(found.by_student) == {"ada", "ben"} and not found.problems
+    for system in uploads.SYSTEMS:
+        assert f"`--for {system}`" in README[at:end]
 
 
 def shim_of_python(folder):
