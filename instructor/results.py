@@ -236,7 +236,7 @@ class Results:
 
     def __init__(self, out, course, students, by_hand=None):
         self.out, self.course, self.students = Path(out), course, list(students)
-        self.by_hand, self.refused = by_hand or ByHand(), {}
+        self.by_hand, self.refused, self.forgotten = by_hand or ByHand(), {}, set()
         self.ledger = Ledger(self.out / "scores.csv", POINTS)
         lower = {}
         for student in students:
@@ -279,6 +279,8 @@ class Results:
             self.rows[result["student"]] = row_of(found)
 
     def _finish(self, found):
+        if found["extra_data"].get("penalty") and self.by_hand.due.time is None:
+            self.forgotten.add(found["extra_data"]["student"])
         found, refused = finished(found, self.by_hand)
         self.refused |= {one.line: one for one in refused}
         return found
@@ -332,8 +334,10 @@ class Results:
                 for s in self.students if s in self.rows]
 
     def problems(self):
-        """Return a line for every override that would leave its task's range."""
-        return [
+        """Return lines for overrides that would leave their range, and for a forgotten --due."""
+        lost = len(self.forgotten)
+        return [f"points taken off for being late are given back: {lost}; the run before had a "
+                "--due and --late, this one has none"] * bool(lost) + [
             f"overrides.csv, line {one.line}: {one.student}'s change of {one.change:+g} would "
             f"leave the range of 0 to {overrides.most(one.task):g} points; this line is left out"
             for _, one in sorted(self.refused.items())

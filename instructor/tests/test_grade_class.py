@@ -190,7 +190,7 @@ FORGED = {
     "canvas": "mal_66_700_{}", "moodle_flat": "Mal Lory_66_assignsubmission_file_{}",
     "blackboard": "lab15_mal_attempt_2026-11-29-12-00-00_{}",
 }
-ANOTHERS = [
+OF_OTHERS = [
     "lab15_u003x_attempt_2026-12-24-12-00-00_lab15_grpo.py", "leeann_503_99999_lab15_grpo.py",
     "x_attempt_2026-12-24-12-00-00.txt", "Ann Lee_503_assignsubmission_file_lab15_grpo.py",
     "_attempt_2026-12-24-12-00-00_lab15_grpo.py", "_503_99999_lab15_grpo-9.py",
@@ -198,7 +198,7 @@ ANOTHERS = [
 
 
 @pytest.mark.parametrize("form", FORGED)
-@pytest.mark.parametrize("name", ANOTHERS)
+@pytest.mark.parametrize("name", OF_OTHERS)
 def test_no_name_of_a_file_gets_at_another_students_row(form, name, tmp_path):
     before, _ = survey(form, tmp_path, True)
     texts = {s.student: s.read()[0] for s in before.submissions}

@@ -219,6 +219,8 @@ def test_late_work_costs_points_and_extra_days_help(graded, tmp_path):
     graded(*flags)
     ben = table(tmp_path / "out")["ben"]
     assert ben["total"] == "10" and ben["penalty"] == "1"
+    by_hand(tmp_path, "")
+    assert "are given back: 3" in graded()[1] and totals(tmp_path / "out")["ben"] == "10"
 
 
 def test_late_without_a_time_is_said_and_takes_nothing_off():
