@@ -12,7 +12,7 @@ from typing import NamedTuple
 from . import archives, exports
 
 NAME = "lab15_grpo.py"
-LARGEST = 1 << 20  # bytes of a file
+LARGEST, LINES = 256 << 10, 10_000  # bytes and lines of a file; the solution has 17 KiB and 410
 DEPTH = 4  # folders below a student's own
 NOT_A_LAB = re.compile(r"(conftest|setup|tinylm|sitecustomize|pytest|test_.*|.*_test)\.py", re.I)
 LIKELY = re.compile(r"(.*[_ -])?lab[ _-]?15.*\.py", re.I)
@@ -20,6 +20,10 @@ SQUEEZED = 20  # times its own size that a zip's files may have, beyond ROOM; co
 ROOM = 16 << 20  # bytes
 NO_PYTHON = (".ipynb", ".pyc", ".rar", ".7z", ".gz", ".tgz", ".tar", ".docx", ".pdf")
 LINK = "it is a link; links are not followed"
+BROKEN = "it is damaged in the zip"
+# Errors that say nothing about what is there: no right to look, a disk or a server that fails.
+BLIND = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOMEM)
+BLIND += (errno.EMFILE, errno.ENFILE)
 
 
 class Submission(NamedTuple):
@@ -30,10 +34,19 @@ class Submission(NamedTuple):
     note: str = ""
     submitted: str | None = None  # a time, as the course system gave it
     late: bool | str | None = None
+    unseen: bool = False  # the grader could not look: that is no 0
 
     def read(self):
-        """Return (bytes, "") of the file, or (None, what is wrong)."""
+        """Return (bytes, "") of the file, or (None, what is wrong).
+
+        Raises:
+            Unseen: this account may not read it, or the disk fails.
+        """
         return read(self.path) if self.path is not None else (None, self.note)
+
+
+class Unseen(OSError):
+    """A submission that the grader could not look at; the text says why."""
 
 
 def find(source, unpacked=None):
@@ -105,6 +118,7 @@ class _Finder:
 
     def __init__(self, room):
         self.room, self.zips, self.times = room and Path(room), 0, {}
+        self.damaged = set()  # what a zip has, but could not be read
 
     def unpack(self, path):
         """Unpack a zip and return the folder.
@@ -117,7 +131,9 @@ class _Finder:
         self.zips += 1
         folder = self.room / str(self.zips)
         folder.mkdir(parents=True)
-        self.times |= archives.unpack(path, folder).times
+        unpacked = archives.unpack(path, folder)
+        self.times |= unpacked.times
+        self.damaged |= unpacked.damaged
         return folder
 
     def one_unpacked(self, path):
@@ -169,6 +185,8 @@ class _Finder:
 
     def loose(self, path, student):
         """Return the submission in a file that lies in the class's folder itself."""
+        if path in self.damaged:
+            return Submission(student, None, BROKEN, self.times.get(path), unseen=True)
         if path.suffix.lower() == ".py" or path.is_symlink():
             return Submission(student, path, "", self.times.get(path))
         if not path.is_file():
@@ -176,12 +194,16 @@ class _Finder:
         try:
             sub = self.student(self.one_unpacked(path), student)
         except ValueError as error:
-            return Submission(student, None, f"the zip {_reason(error)}")
+            return Submission(student, None, f"the zip {_reason(error)}", unseen=True)
         return sub._replace(submitted=self.times.get(path, sub.submitted))
 
     def student(self, folder, student):
         """Return the submission in a student's folder."""
-        files, zips = _walk(folder)
+        try:
+            files, zips = _walk(folder)
+        except OSError as error:
+            note = f"the folder cannot be read ({error.strerror or type(error).__name__})"
+            return Submission(student, None, note, unseen=True)
         if not files and zips:
             zipped = []
             for path in zips[:5]:
@@ -189,9 +211,11 @@ class _Finder:
                     zipped += _walk(self.one_unpacked(path))[0]
                 except ValueError as error:
                     note = f"there is no .py file, and the zip {_reason(error)}"
-                    return Submission(student, None, note)
+                    return Submission(student, None, note, unseen=True)
             files = zipped
         path, note = _best(files)
+        if path in self.damaged:
+            return Submission(student, None, BROKEN, unseen=True)
         when = path and (_timestamp(path, folder) or self.times.get(path))
         return Submission(student, path, note, when)
 
@@ -201,9 +225,17 @@ def _reason(error):
 
 
 def _walk(folder):
-    """Return (.py files, zips) in a student's folder, links left out."""
+    """Return (.py files, zips) in a student's folder, links left out.
+
+    Raises:
+        OSError: a part of it cannot be read.
+    """
+
+    def stop(error):
+        raise error
+
     files, zips = [], []
-    for at, folders, names in os.walk(folder):
+    for at, folders, names in os.walk(folder, onerror=stop):
         depth = len(Path(at).relative_to(folder).parts)
         folders[:] = sorted(f for f in folders if depth < DEPTH and not f.startswith((".", "__")))
         names = [name for name in sorted(names) if not name.startswith("._")][:1000]
@@ -243,7 +275,11 @@ def _timestamp(path, folder):
 
 
 def read(path):
-    """Return (bytes, "") of a submitted file, or (None, what is wrong with it)."""
+    """Return (bytes, "") of a submitted file, or (None, what is wrong with it).
+
+    Raises:
+        Unseen: this account may not read it, or the disk fails.
+    """
     try:
         # Neither a link to another file nor a pipe that never ends is followed.
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -256,9 +292,14 @@ def read(path):
                 return None, "it is no ordinary file"
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
-        return None, f"it cannot be read ({type(error).__name__})"
+        why = f"it cannot be read ({type(error).__name__})"
+        if getattr(error, "errno", None) in BLIND:
+            raise Unseen(why) from None
+        return None, why
     if len(data) > LARGEST:
-        return None, f"it is larger than {LARGEST >> 20} MiB"
+        return None, f"it is larger than {LARGEST >> 10} KiB"
+    if data.count(b"\n") + data.count(b"\r") > LINES:
+        return None, f"it has more than {LINES} lines"
     if not data.strip():
         return None, "it is empty"
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
