@@ -1,19 +1,31 @@
 """Zips, whole classes or one student's: only what may be a lab file comes out, and stays inside.
 
-Nothing in them is trusted: neither names nor sizes nor the zip's own table of contents.
+Nothing in them is trusted: neither names nor sizes nor the zip's own table of contents. A part
+that cannot be read costs itself: the others come out.
 """
 
+import errno
 import re
 import zipfile
+from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 MOST, LARGEST, TOTAL = 20000, 2 << 20, 1 << 30  # entries of a zip; bytes of a file, and of all
+OF_ONE = 500  # entries of one folder, so that no student's takes the place of the others'
+LONGEST = 1000  # characters of a name that are looked at
 WANTED = (".py", ".zip")
 ALSO = ("timestamp.txt", "submission_metadata.yml")
 INFO = re.compile(r"_attempt_[\d-]{10,}\.txt$", re.I)  # what Blackboard says of an attempt
 NESTED = 8 << 20  # bytes of a zip in a zip
-NO_ZIP = (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, ValueError)
+# Compressed bytes that are unpacked at a time: of bzip2 and LZMA a few may become a megabyte, and
+# the library does not stop at what was asked for.
+SIP = 64
+# Whatever zipfile and what it stands on raise: BadZipFile, NotImplementedError, RuntimeError
+# (encrypted), zlib.error, LZMAError, struct.error, OverflowError, EOFError, MemoryError ...
+NO_ZIP = (Exception,)
+FULL = (errno.ENOSPC, errno.EDQUOT)  # that is no student's fault
+DAMAGED = b"\0this entry of the zip cannot be read\0"
 
 
 class Entry(NamedTuple):
@@ -28,10 +40,14 @@ class Unpacked:
     """What came out of a zip, and in `entries` all that is in it.
 
     The zip's own times are not kept: whoever makes a zip can write any time into it.
+
+    damaged: paths of entries that could not be read.
+    dropped: folder in the zip -> number of its entries that were too many.
     """
 
     def __init__(self, folder):
         self.folder, self.entries, self.size = Path(folder), [], 0
+        self.damaged, self.dropped, self.seen = set(), Counter(), Counter()
 
 
 def unpack(path, folder):
@@ -43,28 +59,43 @@ def unpack(path, folder):
 
     Raises:
         ValueError: it is no zip, or holds more than a class can have sent.
+        OSError: the disk is full.
     """
     result = Unpacked(folder)
     try:
         with zipfile.ZipFile(path) as file:
             entries = file.infolist()
             if len(entries) > MOST:
-                raise ValueError(f"{path} holds more than {MOST} files")
+                raise TooMuch(f"{path} holds more than {MOST} files")
             for entry in entries:
-                wanted = not entry.is_dir() and _is_wanted(entry.filename)
-                at = _write(file, entry, result) if wanted else None
-                if parts := _parts(_name(entry)):
+                parts = _parts(_name(entry))
+                at = _write(file, entry, result) if _is_kept(entry, parts, result) else None
+                if parts:
                     result.entries.append(Entry(parts, at, entry.is_dir()))
     except NO_ZIP as error:
-        if isinstance(error, ValueError) and "holds more" in str(error):
+        if isinstance(error, TooMuch):
+            raise ValueError(str(error)) from None
+        if getattr(error, "errno", None) in FULL:
             raise
         raise ValueError(f"{path} cannot be unpacked ({type(error).__name__})") from None
     return result
 
 
-def _is_wanted(name):
-    name = name.lower()
-    return name.endswith(WANTED) or PurePosixPath(name).name in ALSO or bool(INFO.search(name))
+class TooMuch(ValueError):
+    """More than a class can have sent."""
+
+
+def _is_kept(entry, parts, result):
+    """Return whether an entry is written: it is wanted, and not one too many of its folder."""
+    name = entry.filename
+    if entry.is_dir() or len(name) > LONGEST or not _is_wanted(name):
+        return False
+    folder = "/".join(parts[:-1][:2])
+    result.seen[folder] += 1
+    if folder and result.seen[folder] > OF_ONE:
+        result.dropped[folder] += 1
+        return False
+    return True
 
 
 def _name(entry):
@@ -78,7 +109,13 @@ def _name(entry):
 
 
 def _parts(name):
+    """Return the parts of a name in a zip, without those that lead elsewhere."""
     return tuple(p for p in re.split(r"[\\/]", name) if p not in ("", ".", ".."))
+
+
+def _is_wanted(name):
+    name = name.lower()
+    return name.endswith(WANTED) or PurePosixPath(name).name in ALSO or bool(INFO.search(name))
 
 
 def _write(file, entry, result):
@@ -89,14 +126,27 @@ def _write(file, entry, result):
     """
     suffix = PurePosixPath(entry.filename.lower()).suffix
     target = result.folder / f"{len(result.entries)}{suffix}"
-    try:
-        with file.open(entry) as source:
-            data = source.read(NESTED if suffix == ".zip" else LARGEST)
-    except NO_ZIP:  # encrypted, an unknown method, a broken stream: the others are read
-        data = b"\0"
+    data = _data(file, entry, NESTED if suffix == ".zip" else LARGEST)
     result.size += len(data)
     if result.size > TOTAL:
-        raise ValueError(f"it holds more than {TOTAL >> 20} MiB of files")
+        raise TooMuch(f"it holds more than {TOTAL >> 20} MiB of files")
     result.folder.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
+    if data is DAMAGED:
+        result.damaged.add(target)
     return target
+
+
+def _data(file, entry, largest):
+    """Return the bytes of an entry, not many more than `largest`; DAMAGED if it is broken."""
+    pieces, size = [], 0
+    try:
+        with file.open(entry) as source:
+            plain = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+            source.MIN_READ_SIZE = source.MIN_READ_SIZE if plain else SIP
+            while size < largest and (piece := source.read1(1 << 16 if plain else SIP)):
+                pieces.append(piece)
+                size += len(piece)
+    except NO_ZIP:  # encrypted, an unknown method, a broken stream: the others are read
+        return DAMAGED
+    return b"".join(pieces)

@@ -6,6 +6,7 @@ environment, no other process, no file of the grader.
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,15 +18,14 @@ import torch
 
 from tests.labfile import ROOT
 
-IN_BOX = ("calls", "isolate", "practice_run", "syscalls", "wire", "worker")
-# What a box holds; all of it may be read by any student.
+from .engine import closure
+
+# Of the public tests a box holds only what loads a file: the others know what is right.
+LATER = ("instructor/practice_run.py",)  # runs them when they have come over the pipe
+# What a box holds, {name in it: file}; all of it may be read by any student.
 CONTENTS = {
-    **{f"{n}.py": ROOT / "instructor" / f"{n}.py" for n in IN_BOX},
-    "standins.py": ROOT / "instructor" / "hidden" / "standins.py",
-    "tinylm.py": ROOT / "tinylm.py",
-    "tests/__init__.py": ROOT / "tests" / "__init__.py",
-    # Of the public tests only what loads a file: the others know what is right.
-    **{f"tests/{n}.py": ROOT / "tests" / f"{n}.py" for n in ("labfile", "limits", "surroundings")},
+    re.sub("^instructor/(hidden/)?", "", name): ROOT / name
+    for name in closure(["instructor/worker.py"], leaves=LATER)
 }
 ENVIRONMENT = {
     "LAB15_SANDBOX": "1",
@@ -35,6 +35,7 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "PATH": "/usr/bin:/bin",
     "PYTHONHASHSEED": "0",
+    "TORCHDYNAMO_DISABLE": "1",  # torch.compile leaves a function as it is: no compiler in a box
 }
 PREFIX = "lab15-box-"  # of the folder that holds them, and then the grader's process id
 AT_REST = 8  # threads of a sandbox without any of a student's
@@ -79,13 +80,23 @@ def complaint(bwrap):
     return (words or ["it ends at once"])[-1][:200] if done.returncode else ""
 
 
+def python():
+    """Return this Python's path without ".." and without links among its folders.
+
+    Its own link stays: by its place a virtual environment is known.
+    """
+    folder, name = os.path.split(os.path.join(os.getcwd(), sys.executable))
+    return os.path.join(os.path.realpath(folder), name)
+
+
 def _mounts():
     """Return the folders that Python and torch need, outermost first."""
     wanted = {"/usr", sys.prefix, sys.base_prefix, sysconfig.get_paths()["purelib"]}
+    wanted |= {os.path.dirname(os.path.dirname(python()))}
     wanted |= {str(Path(torch.__file__).parents[1])}
     wanted |= {os.path.realpath(p) for p in wanted}
     # A venv's interpreter may be a chain of links.
-    link = sys.executable
+    link = python()
     while os.path.islink(link):
         link = os.path.join(os.path.dirname(link), os.readlink(link))
         prefix = os.path.dirname(os.path.dirname(os.path.abspath(link)))
@@ -154,7 +165,7 @@ def bwrap_command(bwrap, box, limits, slot, secret=()):
         uid = str(FIRST_UID + slot)
         args += [shutil.which("setpriv") or "/usr/bin/setpriv", "--reuid", uid, "--regid", uid]
         args += ["--clear-groups", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]
-    return [*args, sys.executable, "-s", "-P", "-B", "/box/worker.py"]
+    return [*args, python(), "-s", "-P", "-B", "/box/worker.py"]
 
 
 def tree(pid):

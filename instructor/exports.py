@@ -27,6 +27,7 @@ ANONYMOUS = re.compile(
 ATTEMPT = re.compile(
     r"(?P<head>.+?)_attempt_(?P<time>\d{4}(?:-\d\d){2,5})(?:_(?P<name>.*)|\.(?P<kind>\w+))", re.S
 )
+LONGEST = 500  # characters of a name that a course system writes
 METADATA = "submission_metadata.yml"
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?( ?[A-Z+:\d-]{1,9})?")
 # What operating systems leave in folders; a file ._x belongs to a file x beside it.
@@ -79,6 +80,7 @@ def recognized(files, folders=(), usernames=None):
         folders: theirs.
         usernames: {name of a Blackboard .txt file: the user name that it gives}.
     """
+    files, folders = ([n for n in some if len(n) <= LONGEST] for some in (files, folders))
     moodle = {n: m for n in (*files, *folders) if (m := MOODLE.fullmatch(n))}
     attempts = {n: m for n in files if (m := ATTEMPT.fullmatch(n))}
     users = _users({m["head"] for m in attempts.values()},

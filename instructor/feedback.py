@@ -10,12 +10,16 @@ MOST = sum(task.points for task in TASKS.values())
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem;
   color: #000; background: #fff; }
+main { overflow-wrap: anywhere; }
+th { overflow-wrap: normal; }
 table { border-collapse: collapse; }
 th, td { border: 1px solid #767676; padding: .3rem .7rem; text-align: left; }
 td.points { text-align: right; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; border-left: 4px solid #0072B2;
   margin-left: 0; padding-left: 1rem; font-size: 13px; }
 section { break-inside: avoid-page; }
+@media (max-width: 30rem) { body { margin: 1rem auto; padding: 0 .7rem; }
+  table { font-size: 14px; } th, td { padding: .3rem; } ul { padding-left: 1.2rem; } }
 @media print { body { margin: 0; max-width: none; font-size: 11pt; } }
 """
 

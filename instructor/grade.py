@@ -8,6 +8,7 @@ sandbox stops and what not.
 """
 
 import argparse
+import contextlib
 import fnmatch
 import os
 import secrets
@@ -27,8 +28,8 @@ import torch
 
 from tests.labfile import ascii_line
 
-from . import classlist, lateness, syscalls, uploads
-from .bwrap import PREFIX, complaint, sweep
+from . import classlist, intake, lateness, syscalls, uploads
+from .bwrap import PREFIX, complaint, python, sweep
 from .judging import Course, file_hash, judge
 from .results import ByHand, Results, write
 from .sandbox import Clock, Limits, Maker, SandboxError
@@ -40,6 +41,10 @@ install it and let it make namespaces:
     docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined ...
 or, only if you trust every file, say --trust: the same tests, without any protection of your
 files, your network and the other students' results."""
+READABLE = (
+    "Bubblewrap itself works here; the sandbox runs as a user of its own, who must be able to "
+    "read Python, its packages and the folders above them:"
+)
 SECONDS = {  # flag: (field of Limits, help)
     "call-seconds": ("call", "for one call of a function"),
     "load-seconds": ("load", "to load a file"),
@@ -179,12 +184,9 @@ class Run:
         for sub in self.found:
             old = {}
             if not self.again:
-                try:
+                with contextlib.suppress(OSError):  # the one who judges it says why
                     data, problem = sub.read()
-                except OSError:  # it is said when it is judged
-                    todo.append((sub, {}))
-                    continue
-                old = self.results.known(sub.student, file_hash(data, problem))
+                    old = self.results.known(sub.student, file_hash(data, problem))
             if len(old) < len(self.course.modules) or not self.results.keep(sub.student):
                 todo.append((sub, old))
         for student in self.others:
@@ -229,8 +231,9 @@ class Run:
             self.results.add(result, data)
         except Exception as error:  # ours, not the student's: no verdict is written
             self.ungraded += 1
-            why = f"{type(error).__name__}: {error}"
-            self.results.failed(sub.student, ascii_line(why))
+            named = isinstance(error, intake.Unseen | SandboxError)
+            why = ascii_line(error if named else f"{type(error).__name__}: {error}")
+            self.results.failed(sub.student, why)
             bar.write(f"{name}: NOT GRADED: {why}")
             if not isinstance(error, SandboxError | OSError):
                 traceback.print_exc()
@@ -271,7 +274,9 @@ def prepare(flags, unpacked):
     except SandboxError as error:
         maker.close()
         said = "" if flags.trust else complaint(maker.bwrap)
-        raise SandboxError(f"{error}{'; bubblewrap says: ' * bool(said)}{said}") from None
+        found = SandboxError(f"{error}{'; bubblewrap says: ' * bool(said)}{said}")
+        found.remedy = REMEDY if said else "" if flags.trust else f"{READABLE} {python()}"
+        raise found from None
     by_hand = ByHand({s.student: s for s in everybody}, group.overrides, group.due)
     results = Results(flags.out, course, [s.student for s in everybody], by_hand)
     again = flags.again or bool(flags.regrade)
@@ -332,7 +337,7 @@ def main(args=None):
             print(error)
             return 2
         except SandboxError as error:
-            print(f"{error}. {REMEDY}")
+            print(f"{error}. {getattr(error, 'remedy', REMEDY)}")
             return 2
         if not flags.trust and syscalls.library() is None:
             print("libseccomp2 is not installed: no filter of system calls; see README.md")

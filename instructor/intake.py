@@ -17,14 +17,17 @@ from . import archives, exports, listing
 from .choice import NAME, Piece, choose
 from .exports import Ids
 
-LARGEST = 1 << 20  # bytes of a file
+LARGEST, LINES = 256 << 10, 10_000  # bytes and lines of a file; the solution has 17 KiB and 410
 SQUEEZED = 20  # times its own size that a zip's files may have, beyond ROOM; code has 4 to 8
 ROOM = 16 << 20  # bytes
 ZIPS = 5  # of one student that are opened
 LINK = "it is a link; links are not followed"
 NOTHING = "nothing was handed in"
-# Whose own trouble it is, and not the grader's, that a file cannot be opened.
-NO_FILE = {errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENAMETOOLONG, errno.EINVAL}
+BROKEN = "it is damaged in the zip"
+MANY = "it is one of too many files in its folder, and was not unpacked"
+# Errors that say nothing about what is there: no right to look, a disk or a server that fails.
+BLIND: tuple[int, ...] = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
+BLIND += (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOENT)
 ENDING = re.compile(r"(.+?)(\.py\.txt|\.tar\.\w{1,4}|\.\w{1,6})", re.I | re.S)
 
 
@@ -33,7 +36,7 @@ class Submission(NamedTuple):
 
     submitted, late: as the course system has it, never as a student's own file says.
     ids: what the course system knows the student by.
-    closed: what could not be read on this machine; such a submission is not graded.
+    unseen: whether the grader could not look, as the note says: that is no 0.
     entries: the names at the top of the class's folder or zip that belong to it.
     """
 
@@ -43,18 +46,20 @@ class Submission(NamedTuple):
     submitted: str | None = None
     late: bool | str | None = None
     ids: Ids = Ids()
-    closed: str = ""
+    unseen: bool = False
     entries: tuple[str, ...] = ()
 
     def read(self):
         """Return (bytes, "") of the file, or (None, what is wrong).
 
         Raises:
-            OSError: this machine cannot read it, which is no student's fault.
+            Unseen: this account may not read it, or the disk fails.
         """
-        if self.closed:
-            raise PermissionError(errno.EACCES, f"cannot be read: {self.closed}")
         return read(self.path) if self.path is not None else (None, self.note)
+
+
+class Unseen(OSError):
+    """A submission that the grader could not look at; the text says why."""
 
 
 class Found(NamedTuple):
@@ -201,19 +206,23 @@ class _Zips:
 
     def __init__(self, room):
         self.room, self.count = room and Path(room), 0
+        self.damaged = set()  # what a zip has, but could not be read
 
     def unpack(self, path):
         """Unpack a zip and return its entries.
 
         Raises:
             ValueError: it is no zip.
+            OSError: the disk is full; that is no student's fault.
         """
         if self.room is None:
             raise ValueError("a zip is not opened here")
         self.count += 1
         folder = self.room / str(self.count)
         folder.mkdir(parents=True)
-        return archives.unpack(path, folder).entries
+        unpacked = archives.unpack(path, folder)
+        self.damaged |= unpacked.damaged
+        return unpacked.entries
 
     def unpack_small(self, path):
         """Unpack the zip of one student, who must not be able to fill the disk for all others.
@@ -228,12 +237,7 @@ class _Zips:
             size = sum(entry.file_size for entry in wanted)
         if size > ROOM + SQUEEZED * path.stat().st_size:
             raise ValueError(f"{path} holds too much")
-        try:
-            return self.unpack(path)
-        except ValueError as error:
-            if getattr(error.__context__, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-                raise error.__context__ from None
-            raise
+        return self.unpack(path)
 
 
 class _Person:
@@ -387,18 +391,22 @@ class _Class:
         choice, problem = choose(pieces), ""
         if not choice.sure:
             choice, problem = self._look_into_zips(pieces, choice)
-        piece, note = choice.piece, choice.note
+        piece, note, unseen = choice.piece, choice.note, False
         if piece is None and person.link:
             note = person.link
         elif piece is None and not pieces:
             note = f"there is no file {NAME}; {_empty(person)}"
-        if problem:
-            note = f"there is no .py file, and {problem}" if piece is None else note
+        if problem and piece is None:
+            note, unseen = f"there is no .py file, and {problem}", True
+        if person.closed and not (choice.sure and piece):
+            note, unseen, piece = f"it cannot be read on this machine: {person.closed}", True, None
+        if piece and (piece.path is None or piece.path in self.zips.damaged):
+            note, unseen, piece = BROKEN if piece.path else MANY, True, None
         if person.cut:
             note += f"; only the first {listing.MOST} files were looked at"
         sub = Submission(
             _student(named.student), piece and piece.path, note, None, person.late, named.ids,
-            "" if choice.sure and piece else person.closed, tuple(person.entries),
+            unseen, tuple(person.entries),
         )
         attempts = sorted({p.attempt for p in pieces if p.attempt} | {named.attempt})
         return sub._replace(submitted=(piece.attempt if piece else attempts[-1]) or None)
@@ -458,7 +466,7 @@ def read(path):
     """Return (bytes, "") of a submitted file, or (None, what is wrong with it).
 
     Raises:
-        OSError: this machine cannot read it, which is no student's fault.
+        Unseen: this account may not read it, or the disk fails.
     """
     try:
         # Neither a link to another file nor a pipe that never ends is followed.
@@ -471,14 +479,15 @@ def read(path):
             if not stat.S_ISREG(state.st_mode):
                 return None, "it is no ordinary file"
             data = file.read(LARGEST + 1)
-    except OSError as error:
-        if error.errno not in NO_FILE:
-            raise
-        return None, f"it cannot be read ({type(error).__name__})"
-    except ValueError as error:
-        return None, f"it cannot be read ({type(error).__name__})"
+    except (OSError, ValueError) as error:
+        why = f"it cannot be read ({type(error).__name__})"
+        if getattr(error, "errno", None) in BLIND:
+            raise Unseen(why) from None
+        return None, why
     if len(data) > LARGEST:
-        return None, f"it is larger than {LARGEST >> 20} MiB"
+        return None, f"it is larger than {LARGEST >> 10} KiB"
+    if data.count(b"\n") + data.count(b"\r") > LINES:
+        return None, f"it has more than {LINES} lines"
     if not data.strip():
         return None, "it is empty"
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):

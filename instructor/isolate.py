@@ -58,10 +58,11 @@ def enter():
 
 def settle():
     """Replace what could be shared with others, then give up every right."""
-    size = limits()["scratch"]
+    size, entries = limits()["scratch"], limits()["entries"]
     plain = NOSUID | NODEV
-    _mount(os.environ["TMPDIR"], plain, f"size={size},mode=1777")
-    _mount("/dev/shm", plain | NOEXEC, "size=65536,mode=1777")
+    # Without nr_inodes empty files may fill half of the machine's memory.
+    _mount(os.environ["TMPDIR"], plain, f"size={size},nr_inodes={entries},mode=1777")
+    _mount("/dev/shm", plain | NOEXEC, "size=65536,nr_inodes=256,mode=1777")
     statm()
     _mount("/proc", plain | NOEXEC | RDONLY, "size=4096")
     # A keyring of its own: the grader's may hold keys, and would outlive the task.

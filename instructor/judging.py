@@ -14,7 +14,9 @@ from pathlib import Path
 from tests.labfile import ROOT, TASKS, ascii_line
 
 from . import practice
+from .engine import closure
 from .hidden import common
+from .intake import Unseen
 from .sandbox import Clock, Failed, SandboxError
 
 CAP = 0.5  # of a task's points at most, unless all of its tests pass
@@ -28,17 +30,18 @@ TOO_LONG = (
 )
 ERRORS = re.compile(r"(\w+Error|\w+Exception|StopIteration|KeyboardInterrupt|SystemExit)")
 # Slow packages that a file may import at its top: the sandbox does it once for all five tasks.
-SLOW = re.compile(rb"^(?:import|from)\s+(matplotlib|pandas|scipy|sklearn|seaborn)\b", re.M)
-VERSION = re.compile(rb"^LAB_VERSION\s*=\s*[\"']([\w.+-]{1,20})[\"']", re.M)
+SLOW = re.compile(rb"^(?:import|from)[ \t]+(matplotlib|pandas|scipy|sklearn|seaborn)\b", re.M)
+VERSION = re.compile(rb"^LAB_VERSION[ \t]*=[ \t]*[\"']([\w.+-]{1,20})[\"']", re.M)
+LONGEST = 4000  # characters of a text that are looked at
+UNCLEAR = "it cannot be judged"
+LATE = "its def did not end within 4 s: what do its decorator and its defaults do?"
 
-# What decides about every task's points; the rest is in `fingerprint`. Not intake.py and the like:
-# they decide which file is judged, and its own hash stands beside this one.
-ENGINE: tuple[str, ...] = ("instructor/judging.py",)
-ENGINE += ("instructor/sandbox.py", "instructor/bwrap.py", "instructor/worker.py")
-ENGINE += ("instructor/calls.py", "instructor/isolate.py", "instructor/syscalls.py")
-ENGINE += ("instructor/wire.py", "instructor/hidden/common.py", "tinylm.py")
-ENGINE += ("tests/labfile.py", "tests/limits.py", "tests/surroundings.py")
-STANDINS = {1: True, 2: False, 3: False, 4: True, 5: True}  # whether a task's verdict needs them
+# What decides about points is all that this file and a sandbox's worker need, but for this: what
+# the public tests say gives none; a file's own hash stands beside this one, however it was found;
+# and the stand-ins count for the tasks whose hidden tests need them.
+NO_SAY = ("instructor/practice.py", "instructor/practice_run.py", "instructor/intake.py")
+ENGINE = ("instructor/judging.py", "instructor/worker.py", "instructor/hidden/common.py")
+STANDINS = "instructor/hidden/standins.py"
 ORACLES = {4: ("grpo_loss", "k3_kl"), 5: ("grpo_step",)}  # functions of the solution
 
 
@@ -54,10 +57,10 @@ class Course:
 
 def fingerprint(number, seed, root=ROOT):
     """Return a hash of all that has a say in a task's points, the student's file apart."""
-    files = [*ENGINE, f"instructor/hidden/task{number}.py"]
-    files += ["instructor/hidden/standins.py"] * STANDINS[number]
+    files = closure(ENGINE, root, without=(*NO_SAY, STANDINS))
+    own = closure([f"instructor/hidden/task{number}.py"], root, without=files)
     digest = hashlib.sha256(f"{seed}/{TASKS[number].points}".encode())
-    for name in files:
+    for name in [*files, *own]:
         digest.update(hashlib.sha256(Path(root, name).read_bytes()).digest())
     source = Path(root, "solutions", "lab15_grpo.py").read_text(encoding="utf-8")
     wanted = ORACLES.get(number, (TASKS[number].name,))
@@ -75,23 +78,25 @@ def builtin_error(name):
 
     A student's class could carry a hidden test's numbers in its name.
     """
-    known = isinstance(name, str) and ERRORS.fullmatch(name) and hasattr(builtins, name)
-    return name if known else "an error"
+    known = isinstance(name, str) and len(name) < 40 and ERRORS.fullmatch(name)
+    return name if known and hasattr(builtins, name) else "an error"
 
 
 def clean(text):
     """Return text that came out of the sandbox as one short harmless line."""
-    return re.sub(r"[^ -~]|[`<>|\[\]\\]", "'", ascii_line(text, 160))
+    return re.sub(r"[^ -~]|[`<>|\[\]\\]", "'", ascii_line(str(text)[:LONGEST], 160))
 
 
-def run_cases(box, module, cases, lines=10**5):
+def run_cases(box, module, cases):
     """Return (verdicts, messages) of all cases of a task in an open box.
+
+    The messages hold nothing that a file can choose freely after it has seen a hidden input: no
+    text, no line, and of its errors only what Python calls the first one.
 
     Args:
         box: a Box.
         module: of the task's hidden tests.
         cases: what its make returned.
-        lines: of the student's file; no other line is ever named.
     """
     verdicts, replies, messages = [], [], []
     dead = None
@@ -109,9 +114,7 @@ def run_cases(box, module, cases, lines=10**5):
             continue
         replies.append(reply)
         if reply.get("ok") is not True:
-            line = reply.get("line")
-            where = f" (your line {line})" if type(line) is int and 0 < line <= lines else ""
-            messages.append(f"a call ended with {builtin_error(reply.get('error'))}{where}")
+            messages.append(f"a call ended with {builtin_error(reply.get('error'))}")
             verdicts.append(nothing)
             continue
         reply["asked"] = answer.asked if answer else []
@@ -121,7 +124,7 @@ def run_cases(box, module, cases, lines=10**5):
             verdicts.append(module.across(cases, [] if dead else replies))
         except Exception:
             verdicts.append({test: set() for test in module.TESTS})
-    return verdicts, list(dict.fromkeys([*([dead] if dead else []), *messages]))[:3]
+    return verdicts, [*([dead] if dead else []), *messages[:1]]
 
 
 def _judge(module, case, reply):
@@ -151,14 +154,22 @@ def blank(number, tests, message, state="broken"):
     return result | {"public": "", "mistakes": []}
 
 
-def judge_task(number, box, course, loaded, lines=10**5):
-    """Return the result of one task whose file has been loaded."""
-    module, kind = course.modules[number], loaded.get("kind")
+def judge_task(number, box, course, kind, text=""):
+    """Return the result of one task whose file has been loaded.
+
+    Args:
+        number: of the task.
+        box: an open Box.
+        course: a Course.
+        kind: of the task's state, as the box tells it.
+        text: what was said of it before the file had seen any hidden input.
+    """
+    module = course.modules[number]
     if kind != "written":
         kind = kind if kind in ("unwritten", "missing") else "broken"
-        message = clean(loaded.get("text", "it cannot be judged"))
-        return blank(number, module.TESTS, message, kind)
-    verdicts, messages = run_cases(box, module, course.cases[number], lines)
+        text = UNCLEAR if text.startswith("written") else text or UNCLEAR
+        return blank(number, module.TESTS, text, kind)
+    verdicts, messages = run_cases(box, module, course.cases[number])
     passed = common.combine(module.TESTS, verdicts)
     hints = [f"{t.name}: {t.hint}" for name, t in module.TESTS.items() if not passed[name]]
     return blank(number, module.TESTS, "", "written") | {
@@ -186,10 +197,13 @@ class Judgement:
         self.data, self.course, self.sandbox = data, course, sandbox
         self.wanted, self.tasks, self.notes = list(wanted), {}, {}
         self.clock = Clock(sandbox.maker.limits.submission)
-        self.definitions_only, self.hopeless, self.again = False, "", True
+        self.definitions_only, self.hopeless, self.again = 0, "", True
         self.skip = []  # lines of statements that took too long
         self.lines = data.count(b"\n") + 1
+        self.seen, self.texts = False, {}  # a hidden input; what was said before of each task
+        self.late = set()  # tasks whose def did not come to its end
         sandbox.preload = sorted({name.decode() for name in SLOW.findall(data)})
+        sandbox.preload += ["torch._dynamo"] * (b"torch.compile" in data)
 
     def run(self):
         """Judge the tasks, one after the other; then ask the public tests for their words."""
@@ -212,20 +226,22 @@ class Judgement:
             with sandbox.open(number, self.clock) as box:
                 box.skip = self.skip
                 loaded = box.load(self.data, self.definitions_only)
-                self.notes.update(dict.fromkeys(map(clean, _texts(loaded.get("problems")))))
-                if loaded.get("printed") is True:
-                    text = "it prints a lot while it is loaded; what it prints is not read"
-                    self.notes[text] = None
+                self._listen(loaded)
                 if slow := self._slow(loaded.get("slow")):
-                    self.skip += slow
+                    self.skip += [pair[:2] for pair in slow]
+                    self.late |= {pair[2] for pair in slow}
                     self.notes[TOO_LONG] = None
                     return  # once more: what was stopped halfway may have left a mess
-                result = judge_task(number, box, self.course, loaded, self.lines)
+                self.clock.divide(len([n for n in self.wanted if n not in self.tasks]))
+                kind = loaded.get("kind")
+                text = LATE if number in self.late else self.texts.get(number, "")
+                self.seen = self.seen or kind == "written"
+                result = judge_task(number, box, self.course, kind, text)
             self.tasks[number] = result
         except Failed as error:  # of load: judge_task catches those of its calls
-            if self.definitions_only or self.clock.left <= 0:
+            if self.definitions_only > 1 or self.clock.left <= 0:
                 self.hopeless = f"the file cannot be loaded: {error}"
-            self.definitions_only = True
+            self.definitions_only += 1
             self.notes[f"loading the file: {error}. {DEFINITIONS}"] = None
         except SandboxError:  # perhaps the file before this task has hurt it: once more
             if not self.again:
@@ -233,13 +249,25 @@ class Judgement:
             self.again = False
             sandbox.kill()
 
+    def _listen(self, loaded):
+        """Keep what a box says of the file, as long as none has seen a hidden input.
+
+        Boxes share a kernel: what one has seen, the next could know, and tell.
+        """
+        if self.seen:
+            return
+        self.notes.update(dict.fromkeys(map(clean, _texts(loaded.get("problems")))))
+        if loaded.get("printed") is True:
+            self.notes["it prints a lot while it is loaded; what it prints is not read"] = None
+        self.texts = dict(zip(TASKS, map(clean, _texts(loaded.get("texts"))), strict=False))
+
     def _slow(self, value):
-        """Return the lines to leave out from now on, as [first, last]; twice at most."""
+        """Return the lines to leave out from now on, as [first, last, task or 0]."""
         if not isinstance(value, list) or len(self.skip) > 9:
             return []
-        pairs = [p for p in value[:9] if isinstance(p, list) and len(p) == 2]
-        pairs = [p for p in pairs if all(type(n) is int and 0 < n <= self.lines for n in p)]
-        return [p for p in pairs if p not in self.skip]
+        found = [p for p in value[:1] if isinstance(p, list) and len(p) == 3]
+        found = [p for p in found if all(type(n) is int and 0 <= n <= self.lines for n in p)]
+        return [p for p in found if 0 < p[0] <= p[1] and p[:2] not in self.skip]
 
     def _practise(self, numbers):
         """Add what the public tests say; they come to the sandbox only now."""
@@ -248,7 +276,8 @@ class Judgement:
             with sandbox.open(0, self.clock) as box:
                 box.skip = self.skip
                 for number, reply in box.practise(self.data, self.definitions_only, numbers):
-                    told[number] = practice.read(reply)
+                    if number in numbers:
+                        told[number] = practice.read(reply, number)
         except (Failed, SandboxError):
             pass  # there are hints of the hidden tests, too
         for number in numbers:
@@ -268,7 +297,12 @@ def judge(submission, course, maker, old=None):
         course: a Course.
         maker: a Maker.
         old: {task: result} of tasks that need not be judged again.
+
+    Raises:
+        Unseen: the grader could not look at what was handed in.
     """
+    if submission.unseen:
+        raise Unseen(submission.note)
     began, old = time.monotonic(), old or {}
     data, problem = submission.read()
     wanted = [n for n in TASKS if n not in old]

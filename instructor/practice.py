@@ -16,7 +16,8 @@ from tests.labfile import ROOT, TASKS
 
 # Tests and tools of the lab that no test of a task needs.
 UNUSED = ("install", "notebook", "reset", "watch", "test_given_tinylm", "test_training")
-LINES, COLUMNS, FAILURES, MISTAKES = 14, 110, 12, 8
+LINES, COLUMNS, FAILURES, MISTAKES = 14, 110, 12, 3
+LONGEST = 4000  # characters of a text that are looked at
 
 
 @cache
@@ -39,8 +40,8 @@ def tests_of(number):
 
 def plain(text, lines=LINES, columns=COLUMNS):
     """Return text of the sandbox with nothing in it that a terminal or a browser could obey."""
-    kept = [re.sub("[^ -~]", _escape, line.expandtabs(4))[:columns] for line in text.split("\n")]
-    kept = [line.rstrip() for line in kept[: lines + 1]]
+    rows = [line[:columns].expandtabs(4)[:columns] for line in text[:LONGEST].split("\n")]
+    kept = [re.sub("[^ -~]", _escape, row)[:columns].rstrip() for row in rows[: lines + 1]]
     return "\n".join(kept[:lines] + ["..."] * (len(kept) > lines)).strip("\n")
 
 
@@ -48,10 +49,18 @@ def _escape(match):
     return ascii(match[0])[1:-1]
 
 
-def read(reply):
-    """Return (text for the student, ids of the mistakes that it names) of one task's reply."""
+def read(reply, number=None):
+    """Return (text for the student, ids of the mistakes that it names) of one task's reply.
+
+    A mistake counts only if it is one of this task, and a public test of it has named it.
+
+    Args:
+        reply: what came out of the sandbox.
+        number: of the task; None: whichever.
+    """
     rows = reply.get("failures") if isinstance(reply, dict) else None
-    failures = [_failure(row) for row in rows[:FAILURES]] if isinstance(rows, list) else [None]
+    rows = rows[:FAILURES] if isinstance(rows, list) else [None]
+    failures = [_failure(row, number) for row in rows]
     if not failures:
         return "All public tests of this task pass; the hidden ones use other numbers.", []
     if None in failures:
@@ -65,18 +74,28 @@ def read(reply):
     return "\n".join(lines), list(mistakes)[:MISTAKES]
 
 
-def _failure(row):
+def _failure(row, number):
     """Return (test, text, mistake or "") of a row, or None if it is none."""
     if not (isinstance(row, list) and len(row) == 3 and all(type(x) is str for x in row)):
         return None
     test, mistake, text = row
-    return plain(test, 1, 80) or "a test", plain(text), mistake if named(mistake, text) else ""
+    known = number is None or test[:LONGEST].split("[")[0] in _tests(number)
+    known = known and named(mistake, text, number)
+    return plain(test, 1, 80) or "a test", plain(text), mistake if known else ""
 
 
-def named(mistake, text):
-    """Whether this is the id of a known mistake (or of two), and the text tells of it."""
-    parts = mistake.split("+")
-    if len(parts) > 3 or any(part not in explain.MISTAKES for part in parts):
+@cache
+def _tests(number):
+    """Return the names of a task's public tests."""
+    source = (ROOT / tests_of(number)).read_text(encoding="utf-8")
+    return frozenset(re.findall(r"^def (test_\w+)", source, re.M))
+
+
+def named(mistake, text, number=None):
+    """Whether this is the id of a mistake (or of two) in this task, and the text tells of it."""
+    parts = mistake[:LONGEST].split("+")
+    here = ("task" if number is None else f"task{number}.", "any.")
+    if len(parts) > 2 or not all(p in explain.MISTAKES and p.startswith(here) for p in parts):
         return False
     wanted = " ".join(explain.likely(mistake).split())[:60]
-    return wanted in " ".join(text.split())
+    return wanted in " ".join(text[:LONGEST].split())

@@ -13,12 +13,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
-from tests.labfile import TASKS
+from tests.labfile import TASKS, ascii_line
 
 from . import practice, wire
 from .bwrap import (
@@ -32,7 +31,7 @@ from .bwrap import (
     resident,
 )
 
-PATIENCE = 4  # times its limit that a call may wait for a processor on a busy machine
+PATIENCE = 4  # times its limit that a call, or a file, may take on a busy machine
 QUESTIONS = 64  # that the stand-ins may ask in one call
 
 
@@ -41,56 +40,66 @@ class Limits:
     """Seconds and bytes."""
 
     start: float = 60.0  # until the sandbox has imported torch; no student code has run yet
-    load: float = 15.0  # to load the student's file
-    call: float = 10.0
-    practice: float = 20.0  # for the public tests, which give no points
-    submission: float = 60.0  # for all loads and calls of a file
+    load: float = 10.0  # to load the student's file
+    call: float = 5.0
+    practice: float = 15.0  # for the public tests, which give no points
+    submission: float = 40.0  # the budget of a file: all loads, calls and public tests
     memory: int = 3 << 30  # of all processes of a box together
     process: int = 1500 << 20  # of one process, above what torch itself takes
     scratch: int = 64 << 20  # of its /tmp
     file: int = 32 << 20  # of one file there
     processes: int = 24  # and threads
     files: int = 128  # open at a time
+    entries: int = 4096  # files and folders in its /tmp: empty ones take the kernel's memory, too
 
     def words(self):
         """Return what the worker needs to know, as one word."""
-        names = ("process", "scratch", "file", "processes", "files")
+        names = ("process", "scratch", "file", "processes", "files", "entries")
         words = [f"{name}={int(getattr(self, name))}" for name in names]
         return ",".join([*words, f"seconds={int(self.submission + self.practice) + 10}"])
 
 
 class SandboxError(Exception):
-    """The sandbox itself does not work: nobody's fault, and no verdict."""
+    """The sandbox itself does not work: nobody's fault, and no verdict.
+
+    `remedy`: what to do about it, where that is known.
+    """
+
+    remedy: str
 
 
 class Failed(Exception):
     """A box did not give an answer; the text says why, for the student."""
 
 
-class TooMuchMemory(Failed):
-    """All processes of a box together became too large."""
+class TooMuch(Failed):
+    """All processes of a box together took too much memory, or made too many files."""
 
 
 @dataclass
 class Clock:
     """How many seconds a submission has left, and how many more on a busy machine.
 
+    `share`: seconds of them that the task at hand may take, so that it leaves the others theirs.
     `starved`: seconds for which it got no processor, beyond what it has been given for that.
     """
 
     left: float
-    began: float = field(default=0.0)
+    share: float = 0.0
     credit: float = 0.0
     starved: float = 0.0
 
     def __post_init__(self):
-        self.credit = self.left
+        self.share, self.credit = self.left, (PATIENCE - 1) * self.left
 
-    def __enter__(self):
-        self.began = time.monotonic()
+    def divide(self, tasks):
+        """Give the task at hand an equal part of what is left for this many tasks."""
+        self.share = self.left / tasks
 
-    def __exit__(self, *_):
-        self.left -= time.monotonic() - self.began
+    def charge(self, seconds):
+        """Take off seconds for which a box has worked."""
+        self.left -= seconds
+        self.share -= seconds
 
 
 # ---------------------------------------------------------------- a box
@@ -177,8 +186,9 @@ class Sandbox:
 
     def __init__(self, maker, slot):
         self.maker, self.slot = maker, slot
-        self.process = self.control = self.scratch = None
+        self.process = self.control = self.scratch = self.errors = None
         self.preload = ()  # names of packages
+        self.folders = []  # descriptors of what it can write to, where nothing limits the entries
 
     def _start(self):
         self.kill()
@@ -188,12 +198,13 @@ class Sandbox:
         self.scratch = tempfile.mkdtemp(prefix=prefix) if self.maker.trust else None
         command, env = self.maker.command(self.slot, self.scratch, self.preload)
         self.control, theirs = socket.socketpair()
+        self.errors = tempfile.TemporaryFile()
         with theirs:
             self.process = subprocess.Popen(
                 command,
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=self.errors,  # of the start alone: a student's code has no way to it
                 env=env,
                 start_new_session=True,
             )
@@ -203,12 +214,28 @@ class Sandbox:
         """Wait for a word of the worker, which has no student's code in it."""
         self.control.settimeout(seconds)
         try:
-            got = self.control.recv(1)
+            got, fds, _, _ = socket.recv_fds(self.control, 1, 2)
+            self.folders += fds
         except OSError as error:
             got = type(error).__name__.encode()
         if got != word:
+            why = self._complaint() or got.decode("ascii", "replace") or "it ended"
             self.kill()
-            raise SandboxError(f"the sandbox does not start ({got.decode() or 'it ended'})")
+            raise SandboxError(f"the sandbox does not start ({why})")
+
+    def _complaint(self):
+        """Return the last line that setpriv, bubblewrap or Python have written, or ""."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            self.process.wait(1)
+        size = self.errors.seek(0, os.SEEK_END)
+        self.errors.seek(max(0, size - 4000))
+        words = self.errors.read(4000).decode("utf-8", "replace").strip().splitlines()
+        return ascii_line(words[-1], 200) if words else ""
+
+    def entries(self):
+        """Return the largest number of files and folders in one place that it can write to."""
+        found = [os.fstatvfs(fd) for fd in self.folders]
+        return max([s.f_files - s.f_ffree for s in found], default=0)
 
     def signal(self):
         """Kill its processes."""
@@ -226,6 +253,9 @@ class Sandbox:
             with self.maker.lock:
                 self.maker.processor += used
             self.control.close()
+            self.errors.close()
+            while self.folders:
+                os.close(self.folders.pop())
             self.process = None
         if self.scratch:
             shutil.rmtree(self.scratch, ignore_errors=True)
@@ -267,7 +297,7 @@ class Box:
         self.skip = []  # lines of the file to leave out, as [first, last]
         self.pipe = wire.Pipe(ours.fileno(), ours.fileno(), self._watch)
         try:
-            ready = self.pipe.receive(time.monotonic() + limits.start)
+            ready = self.pipe.receive(self.pipe.now() + limits.start)
         except (wire.Gone, wire.Silence, wire.WireError) as error:
             ready = error
         if ready != {"ready": True}:
@@ -277,15 +307,27 @@ class Box:
         used = resident(self.sandbox.process.pid)
         self.sandbox.maker.peak = max(self.sandbox.maker.peak, used)
         if used > self.limits.memory:
-            raise TooMuchMemory("it took more memory than it may")
+            raise TooMuch("it took more memory than it may")
+        if self.sandbox.entries() > self.limits.entries:
+            raise TooMuch("it made more files than it may")
 
-    def _exchange(self, question, seconds, answer=None):
-        """Send a question; return the reply, or raise Failed."""
-        if self.clock.left <= 0:
-            self._excuse(-self.clock.left, self.clock.starved)
-            raise Failed(f"the file had used up its {self.limits.submission:g} s in all")
-        seconds, starved = min(seconds, self.clock.left), self.clock.starved
-        deadline = time.monotonic() + seconds
+    def _exchange(self, question, most, left, answer=None):
+        """Send a question; return the reply, or raise Failed.
+
+        No text tells how much was left: with that a file could tell what it has seen.
+
+        Args:
+            question: what to send.
+            most: seconds that this may take.
+            left: seconds that the file still has for it.
+            answer: gives the stand-ins' answers.
+        """
+        whole = f"{self.limits.submission:g} s that a file may take in all"
+        if left <= 0:
+            self._excuse(self.limits.submission - self.clock.left, self.clock.starved)
+            raise Failed(f"nothing was left for it of the {whole}")
+        seconds, starved = min(most, left), self.clock.starved
+        deadline = self.pipe.now() + seconds
         try:
             with self._fairly(seconds):
                 self.pipe.send(question, deadline)
@@ -301,8 +343,10 @@ class Box:
                         break
                     self.pipe.send({"answer": answered}, deadline)
         except wire.Silence:
-            self._excuse(0.2 * seconds, self.clock.starved - starved)
-            raise Failed(f"it took longer than {seconds:.0f} s") from None
+            self._excuse(seconds, self.clock.starved - starved)
+            if most <= left:
+                raise Failed(f"it took longer than {most:g} s") from None
+            raise Failed(f"it took longer than its part of the {whole}") from None
         except wire.Gone:
             raise Failed("its process ended (exit, crash, or out of memory)") from None
         except wire.WireError:
@@ -310,14 +354,14 @@ class Box:
         raise Failed("what came back was no answer")
 
     def _excuse(self, seconds, starved):
-        """Give no verdict on a file that got no processor for longer than these seconds."""
-        if starved > seconds:
+        """Give no verdict on a file that got no processor for a fifth of these seconds."""
+        if starved > max(1.0, 0.2 * seconds):
             raise SandboxError("the machine is too busy to judge a file on it; use fewer jobs (-j)")
 
     @contextlib.contextmanager
     def _fairly(self, seconds):
         """Charge the clock, but not for the time that a busy machine has kept the box waiting."""
-        pid, began = self.sandbox.process.pid, time.monotonic()
+        pid, began = self.sandbox.process.pid, self.pipe.now()
         before, used = kept_waiting(pid), processor(pid)
 
         def credit():
@@ -326,21 +370,20 @@ class Box:
 
         self.pipe.credit, self.pipe.granted = credit, 0.0
         try:
-            with self.clock:
-                yield
+            yield
         finally:
-            took = time.monotonic() - began
+            took = self.pipe.now() - began
             given = min(credit(), 0.9 * took)
             # A processor's time is not waited for: many threads keep each other waiting.
             waited = min(kept_waiting(pid) - before, took - (processor(pid) - used))
-            self.clock.left += given
+            self.clock.charge(took - given)
             self.clock.credit -= given
             self.clock.starved += max(0.0, waited - given)
 
     def load(self, source, definitions_only):
         """Load a student's file (bytes); return what the worker says of it."""
         question = self._question(source, definitions_only)
-        return self._exchange(question, self.limits.load)
+        return self._exchange(question, self.limits.load, self.clock.left / 2)
 
     def _question(self, source, definitions_only):
         data = torch.frombuffer(bytearray(source or b"\n"), dtype=torch.uint8)
@@ -351,8 +394,8 @@ class Box:
         """Yield (task, reply) of the public tests of some tasks, as they come."""
         question = self._question(source, definitions_only) | {"files": practice.files()}
         question["tests"] = [practice.tests_of(n) for n in numbers]
-        deadline = time.monotonic() + min(self.limits.practice, self.clock.left)
-        seconds = deadline - time.monotonic()
+        seconds = min(self.limits.practice, self.clock.left)
+        deadline = self.pipe.now() + seconds
         with self._fairly(seconds), contextlib.suppress(wire.Gone, wire.Silence, wire.WireError):
             self.pipe.send(question, deadline)
             for _ in range(2 * len(TASKS)):
@@ -363,4 +406,5 @@ class Box:
 
     def call(self, case, answer=None):
         """Call the task's function; return the worker's reply."""
-        return self._exchange(case, self.limits.call, answer)
+        left = min(self.clock.left, self.clock.share)
+        return self._exchange(case, self.limits.call, left, answer)

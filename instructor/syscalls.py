@@ -8,9 +8,8 @@ there is no filter, and the grader says so when it starts.
 import ctypes
 import functools
 
-ALLOW, NOT_EQUAL, MASKED_EQUAL = 0x7FFF0000, 1, 7
+ALLOW, MASKED_EQUAL = 0x7FFF0000, 7
 EPERM, ENOSYS = 1, 38
-AF_UNIX = 1
 NAMESPACES = 0x7E020080  # all CLONE_NEW... flags
 
 REFUSED = """
@@ -26,6 +25,12 @@ umount umount2 unshare uselib userfaultfd vhangup vmsplice
 # machine's own, and what is set there can be read in the next task.
 REFUSED += "memfd_create memfd_secret msgget semget shmat shmget".split()
 REFUSED += "futimesat utime utimensat utimes".split()
+# What one task, or one student, could tell another by: numbers that the kernel counts for all
+# (of pipes and sockets), locks and events of files that all can read, what lies in its cache, and
+# how busy the machine is. Pipes are also memory that no process's size shows.
+REFUSED += "cachestat fadvise64 flock inotify_init inotify_init1 mincore pidfd_open".split()
+REFUSED += "pipe pipe2 preadv2 readahead socket socketpair sysinfo".split()
+LOCKS = (5, 6, 7, 36, 37, 38)  # F_GETLK, F_SETLK, F_SETLKW and the same of open descriptions
 
 
 class _Compare(ctypes.Structure):
@@ -54,7 +59,7 @@ def library():
 
 
 def restrict():
-    """Refuse the calls of REFUSED, sockets but local ones, and new namespaces, from now on.
+    """Refuse the calls of REFUSED, locks of files, and new namespaces, from now on.
 
     Returns: whether there is a filter now.
 
@@ -75,7 +80,8 @@ def restrict():
 
     for name in REFUSED:
         refuse(name, EPERM)
-    refuse("socket", EPERM, _Compare(0, NOT_EQUAL, AF_UNIX, 0))
+    for command in LOCKS:
+        refuse("fcntl", EPERM, _Compare(1, MASKED_EQUAL, 0xFFFFFFFF, command))
     for bit in range(32):
         if NAMESPACES >> bit & 1:
             refuse("clone", EPERM, _Compare(0, MASKED_EQUAL, 1 << bit, 1 << bit))

@@ -123,7 +123,9 @@ def cut(text):
 
 def ascii_line(text, limit=100):
     """Return text as one line of at most `limit` ASCII characters, for any terminal."""
-    text = re.sub(r"\s*\n\s*", " ", str(text).strip())
+    # Cut before anything else: no text, however long, costs more than a short one.
+    text = str(text)[: max(4000, 2 * limit)]
+    text = " ".join(filter(None, map(str.strip, text.split("\n"))))
     text = text.encode("ascii", "backslashreplace").decode("ascii")
     return text if len(text) <= limit else text[: limit - 3] + "..."
 

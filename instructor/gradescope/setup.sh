@@ -35,6 +35,13 @@ id lab15 >/dev/null 2>&1 || useradd --system --no-create-home --shell /usr/sbin/
 chmod -R go-w,a+rX "$source" "$top/venv"
 chmod 600 "$source/seed.txt"
 
+# As that user: a Python of the image may lie in a folder that is root's alone.
+if ! runuser -u lab15 -- "$top/venv/bin/python" -c "import torch, pytest, tqdm, filelock"; then
+    echo "the user lab15 cannot run $top/venv/bin/python ($(readlink -f "$top/venv/bin/python")):" \
+        "nothing could be graded; choose another image" >&2
+    exit 1
+fi
+
 if ! runuser -u lab15 -- bwrap --unshare-all --ro-bind / / true; then
     echo "WARNING: there are no user namespaces while this image is built. If there are none in" >&2
     echo "the container that grades either, nothing will be graded: see instructor/README.md." >&2

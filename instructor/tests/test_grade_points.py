@@ -10,7 +10,7 @@ import torch
 from instructor import judging, practice, wire
 from instructor.bwrap import CONTENTS
 from instructor.hidden import common, task1, task2, task3, task4, task5
-from instructor.sandbox import Box, Failed
+from instructor.sandbox import Box, Clock, Failed
 from tests import explain
 from tests.labfile import ROOT, TASKS
 
@@ -76,9 +76,9 @@ def test_odd_questions_are_no_error(course, value):
     replies = iter([{"ask": value, "G": value, "rewards": value}] * 3 + [{"ok": True}])
     box = object.__new__(Box)
     box.limits = SimpleNamespace(submission=9, call=9)
-    box.clock = SimpleNamespace(left=9, starved=0)
+    box.clock = Clock(9)
     box._fairly = lambda seconds: contextlib.nullcontext()
-    box.pipe = SimpleNamespace(send=lambda *a: None, receive=lambda *a: next(replies))
+    box.pipe = SimpleNamespace(send=lambda *a: None, receive=lambda *a: next(replies), now=float)
     try:
         assert box.call({}, course.cases[5][0].answer()) == {"ok": True}
     except Failed as error:
