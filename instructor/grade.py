@@ -290,6 +290,11 @@ def main(args=None):
             run.maker.close()
     used, peak = run.maker.processor, run.maker.peak >> 20
     print(f"{used:.1f} s of processor time in sandboxes; the largest took {peak} MiB")
+    if gone := run.results.strangers():
+        few = ", ".join(ascii_line(name, 40) for name in gone[:5]) + ", ..." * (len(gone) > 5)
+        print(f"{len(gone)} results of before are of students who are not in {flags.submissions}: "
+              f"{few}. They are not in scores.csv; the report counts them until you delete "
+              "their folders")
     graded = len(run.found) - failed
     print(f"{graded} of {len(run.found)} graded: {flags.out / 'scores.csv'}")
     return 1 if failed else 0

@@ -189,6 +189,16 @@ class Results:
         if not self.keep(student):
             self.rows[student] = [student, *[""] * (len(COLUMNS) - 2), f"NOT GRADED: {why}"]
 
+    def strangers(self):
+        """Return the names of earlier results whose students are not in the class any more."""
+        names, found = set(self.names.values()), []
+        for path in sorted(self.out.glob("*/results.json")):
+            if path.parent.name not in names:
+                with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+                    extra = json.loads(path.read_text(encoding="utf-8"))["extra_data"]
+                    found.append(str(extra["student"]))
+        return found
+
     def table(self):
         """Write scores.csv, in the order of the students."""
         out = io.StringIO()
