@@ -44,8 +44,9 @@ PIECES = {
     "quote": '"', "apostrophe": "'", "bracket": "[", "brackets": "[]", "brace": "{", "less": "<",
     "entity": "&", "hash": "#", "equals": "=", "comma": ",", "at": "@", "plus": "+",
     "combining": "\u0301", "direction": "\u202e", "surrogate": "\ud800", "astral": "\U0001f600",
-    "blank-newline": " \n", "def": "def k3_kl(\n", "import": "import ", "moodle": "_1", "json": '{"a":',
-    "canvas": "a_1_1_", "words": "a ", "error": "Error", "comment": '# "\n', "indent": "(\n ",
+    "blank-newline": " \n", "def": "def k3_kl(\n", "import": "import ", "moodle": "_1",
+    "json": '{"a":', "canvas": "a_1_1_", "words": "a ", "error": "Error", "comment": '# "\n',
+    "indent": "(\n ",
 }
 
 

@@ -1,4 +1,4 @@
-"""Bytes of strangers: whatever they are, no exception, no more than a size, no more than linear work.
+"""Bytes of strangers: whatever they are, no exception, nothing above a size, only linear work.
 
 The properties need hypothesis; without it the rest of the file runs.
 """
@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from instructor import archives, bench_foreign, exports, feedback, intake, judging, practice
+from instructor import archives, bench_foreign, exports, feedback, intake, judging, practice, wire
 from instructor import results as grader_results
-from instructor import wire
 from instructor.reporting import load
 from tests.labfile import ROOT, TASKS, ascii_line
 
@@ -282,7 +281,7 @@ def test_a_bad_entry_in_the_zip_of_a_class_costs_its_own_student(name, tmp_path)
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_what_unpacks_to_gigabytes_is_not_unpacked(method, tmp_path):
-    """zipfile hands as much to bzip2 and LZMA as it is asked for, and takes what comes."""
+    """Zipfile hands as much to bzip2 and LZMA as it is asked for, and takes what comes."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as file:
         with file.open("lab15_grpo.py", "w") as entry:
             for _ in range(160):
@@ -350,3 +349,23 @@ def test_a_file_beyond_all_reason_is_not_parsed(tmp_path):
     for text in ("a=1\n" * (intake.LINES + 1), "a=1\r" * (intake.LINES + 1)):
         (tmp_path / "a.py").write_bytes(text.encode())
         assert "lines" in intake.read(tmp_path / "a.py")[1]
+
+
+# ---------------------------------------------------------------- essays
+
+
+@pytest.mark.parametrize(
+    "attachments",
+    [None, {}, [1], {"a.png": None}, {"a.png": {}}, {"a.png": {"image/png": 3}}, {3: {"x": "y"}}],
+)
+def test_a_missing_picture_costs_itself(attachments):
+    pytest.importorskip("nbconvert")
+    from jinja2 import Environment
+
+    from instructor.course.lab15_nbgrader.show import markdown2html
+
+    environment = Environment()
+    environment.filters["m"] = markdown2html
+    page = environment.from_string("{{ text | m }}").render(
+        text="before ![x](attachment:a.png) after", cell={"attachments": attachments})
+    assert "before" in page and "after" in page and "a.png" in page and "not attached" in page
