@@ -92,7 +92,6 @@ def python():
 def _mounts():
     """Return the folders that Python and torch need, outermost first."""
     wanted = {"/usr", sys.prefix, sys.base_prefix, sysconfig.get_paths()["purelib"]}
-    wanted |= {os.path.dirname(os.path.dirname(python()))}
     wanted |= {str(Path(torch.__file__).parents[1])}
     wanted |= {os.path.realpath(p) for p in wanted}
     # A venv's interpreter may be a chain of links.

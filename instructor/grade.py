@@ -300,7 +300,8 @@ def conclude(flags, run, before):
     lines += results.problems()
     if strays := results.strays():
         lines.append(f"{len(strays)} folders in {flags.out} belong to no student of this class; "
-                     f"they are not in scores.csv: {classlist.some(strays)}")
+                     f"they are not in scores.csv, and the report counts them until you delete "
+                     f"them: {classlist.some(strays)}")
     if flags.system:
         rows = [uploads.Row(row, run.group.numbers.get(row["student"]))
                 for row in results.as_rows()]

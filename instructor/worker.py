@@ -92,6 +92,12 @@ def span(node, lines):
     return [first, node.end_lineno]
 
 
+def _is_text(node):
+    """Whether a statement is a docstring, an ellipsis or nothing."""
+    constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return constant or isinstance(node, ast.Pass)
+
+
 def _definition(node, strict=False):
     """Whether a top-level statement only defines something.
 
@@ -102,8 +108,7 @@ def _definition(node, strict=False):
     if isinstance(node, ast.FunctionDef | ast.ClassDef) and strict:
         known = all(ast.unparse(d) in HARMLESS for d in node.decorator_list)
         if isinstance(node, ast.ClassDef):
-            inside = (n for n in node.body if not isinstance(n, ast.Expr | ast.Pass))
-            return known and all(_definition(n, strict) for n in inside)
+            return known and all(_is_text(n) or _definition(n, strict) for n in node.body)
         defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
         return known and not any(isinstance(n, ast.Call) for d in defaults for n in ast.walk(d))
     if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef):

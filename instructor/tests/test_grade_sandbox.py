@@ -19,7 +19,7 @@ from tests.labfile import ROOT, TASKS
 HERE = Path(__file__).parent
 STUB = (ROOT / "lab15_grpo.py").read_text(encoding="utf-8")
 FULL = {n: float(task.points) for n, task in TASKS.items()}
-QUICK = {"forged_frames", "tells_inputs"}
+QUICK = {"forged_frames", "tells_inputs", "blank_frames", "inode_numbers"}
 ATTACKS = {p.stem: p.read_text(encoding="utf-8") for p in sorted((HERE / "attacks").glob("*.py"))}
 # A parser that recurses does not survive these; ruff should not have to try.
 ATTACKS["nested_deeper"] = f"\nx = {'[' * 200000}1{']' * 200000}\n"
@@ -174,13 +174,21 @@ IN_TROUBLE = {  # name: (text, tasks that are lost, a word of the messages)
     "methods": (SOLUTION + HELD_ELSEWHERE, set(), ""),
     "magics": ("%matplotlib inline\n!pip install torch\n" + SOLUTION, set(), "SyntaxError"),
     "half": (SOLUTION[: SOLUTION.index("# " + 62 * "=" + " given")], set(), ""),
+    "slow_decorator": (
+        without("def k3_kl(", "def slowly(f):\n    import time\n    time.sleep(6)\n    return f"
+                "\n\n\n@(\n    slowly\n)\ndef k3_kl("),
+        {3}, "decorator"),
+    "slow_decorator_in_c": (
+        without("def k3_kl(", "def slowly(f):\n    sum(iter(int, 1))\n\n\n@slowly\ndef k3_kl("),
+        {3}, "no such function"),
+    "compiled": (without("def k3_kl(", "@torch.compile\ndef k3_kl("), set(), ""),
     "float64": ("import torch\ntorch.set_default_dtype(torch.float64)\n" + SOLUTION, set(), ""),
 }
 
 
 @pytest.mark.parametrize("name", IN_TROUBLE)
 def test_an_honest_file_in_trouble_gets_what_it_deserves(name, course, sandbox):
-    if SLOW and name not in {"syntax_error"}:
+    if SLOW and name not in {"syntax_error", "slow_decorator"}:
         pytest.skip("slow: runs with LAB15_SLOW=1")
     text, lost, word = IN_TROUBLE[name]
     scored, messages = points(text, course, sandbox)
@@ -264,6 +272,60 @@ def test_memory_is_seen_and_devices_keep_no_dates(course, sandbox):
     data = (variants.solution() + UNSEEN).encode()
     task = judging.Judgement(data, course, sandbox, [3]).run()[0][3]
     assert task["points"] == FULL[3], task
+
+
+FILES_WITHOUT_END = """
+
+def k3_kl(logp, ref_logp):
+    import os
+    for n in range(300_000):
+        os.close(os.open(f"{os.environ['TMPDIR']}/{n}", os.O_CREAT | os.O_WRONLY))
+    return logp
+"""
+
+
+@pytest.mark.parametrize("nested", [None, False])
+def test_empty_files_are_counted(course, sandbox, nested):
+    maker = Maker(Limits(load=8, call=20, submission=60, entries=500), nested=nested)
+    try:
+        with maker.open() as own:
+            data = (STUB + FILES_WITHOUT_END).encode()
+            task = judging.Judgement(data, course, own, [3]).run()[0][3]
+    finally:
+        maker.close()
+    assert task["points"] == 0
+    words = "ended with OSError" if maker.nested else "more files than it may"
+    assert words in task["messages"][0]
+
+
+def test_nothing_is_heard_of_a_file_that_has_seen_a_hidden_input(course, sandbox):
+    """The text of a task's state would be a way out for what another task has seen."""
+    judgement = judging.Judgement(b"x = 1", course, sandbox)
+    told = {"problems": ["first"], "texts": ["a", "b", "c", "d", "e"]}
+    judgement._listen(told)
+    judgement.seen = True
+    judgement._listen({"problems": ["LEAK"], "texts": ["LEAK"] * 5, "printed": True})
+    assert list(judgement.notes) == ["first"] and judgement.texts[5] == "e"
+
+
+def test_a_python_is_called_by_a_path_without_dots(monkeypatch, tmp_path):
+    from instructor import bwrap
+
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "link").symlink_to(tmp_path / "venv")
+    for path in ("venv/bin/../bin/python", "link/bin/python"):
+        monkeypatch.setattr(sys, "executable", str(tmp_path / path))
+        assert bwrap.python() == str(tmp_path.resolve() / "venv" / "bin" / "python")
+
+
+def test_a_sandbox_that_does_not_start_says_why(sandbox, monkeypatch):
+    monkeypatch.setattr("instructor.bwrap.python", lambda: "/nowhere/bin/python")
+    maker = Maker(Limits(start=20), nested=False)
+    with pytest.raises(SandboxError, match="/nowhere/bin/python"):
+        with maker.open() as own, own.open(1, Clock(5)):
+            pass
+    maker.close()
 
 
 def test_a_file_that_gets_no_processor_is_not_judged(course, sandbox, monkeypatch):

@@ -86,6 +86,36 @@ def test_a_silent_other_side_ends_reading_and_writing(pipes):
     assert time.monotonic() - start < 2
 
 
+def test_what_the_grader_does_meanwhile_is_not_charged(pipes):
+    """Another student's bytes may keep the interpreter busy; this one's clock stands still."""
+    pipe, write, _ = pipes
+    deadline, worked = pipe.now() + 0.3, []
+
+    def tick():
+        time.sleep(0.5)  # as if another thread held the interpreter
+        worked.append(pipe.spent)
+        if len(worked) == 2:
+            os.write(write, wire.encode("an answer"))
+
+    pipe.tick = tick
+    assert pipe.receive(deadline) == "an answer"
+    assert pipe.now() < deadline
+
+
+def test_every_piece_and_every_byte_has_its_price(pipes):
+    pipe, write, _ = pipes
+    began = pipe.now()
+    frame = wire.encode("x" * 9000)
+    os.write(write, frame)
+    pipe.receive(began + 1)
+    assert pipe.now() - began >= 9000 * wire.PER_BYTE
+    began = pipe.now()
+    for _ in range(100):
+        os.write(write, b"\0")
+        pipe._exactly(1, began + 1)
+    assert pipe.now() - began >= 99 * wire.PER_WAIT
+
+
 def test_drops_that_trickle_in_do_not_move_the_deadline(pipes):
     pipe, write, _ = pipes
     stop = threading.Event()

@@ -11,7 +11,6 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-
 LONGEST = 16_000  # characters of a cell that are shown; the parser's work may grow as the square
 ATTACHMENT = "attachment:"
 PICTURES = ("image/png", "image/jpeg")
