@@ -266,7 +266,7 @@ install: PyTorch is installed but cannot be imported; its message is above. On W
 def clean(venv):
     """Take the virtual environment and the caches away; runs/ and all work stay."""
     for folder, subfolders, _ in os.walk(TOP):
-        subfolders[:] = [d for d in subfolders if d not in (".git", ".venv", "runs", "wheels")]
+        subfolders[:] = [d for d in subfolders if d not in (".git", ".venv", "venv", "runs", "wheels")]
         for name in ("__pycache__", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"):
             if name in subfolders:
                 subfolders.remove(name)
