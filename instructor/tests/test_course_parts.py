@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-pytest.importorskip("nbgrader", reason="nbgrader is not installed")
+pytest.importorskip("nbgrader", reason="pip install -r requirements.txt")
 
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from nbgrader.utils import determine_grade
@@ -131,7 +131,9 @@ def test_hidden_tests_are_cut_out_of_feedback():
     failed = new_output("error", ename="AssertionError", evalue="42", traceback=["... 42"])
     cell = new_code_cell(source, outputs=[failed])
     scores.HideHiddenTests().preprocess_cell(cell, {}, 0)
-    assert cell.source == "a()\n# (hidden tests)\nb()" and "42" not in str(cell)
+    assert cell.source == "a()\n# (hidden tests)\nb()"
+    del cell["id"]  # is random, and may have a 42 in it
+    assert "42" not in str(cell)
 
 
 def test_outputs_become_plain_text_and_pixels():
@@ -242,7 +244,7 @@ def test_the_course_is_not_built_over_the_repository():
 
 
 def test_the_notebook_is_short_and_its_points_are_those_of_the_lab():
-    pytest.importorskip("jupytext", reason="jupytext is not installed")
+    pytest.importorskip("jupytext", reason="pip install -r instructor/requirements.txt")
     from instructor.builders import course as builder
 
     book = json.loads(builder.notebook())
