@@ -225,7 +225,7 @@ def test_lines_end_at_line_feeds_alone_and_bytes_that_are_no_text_are_named(tmp_
 
 
 def test_json_lists_and_parquet_keep_messages_and_gaps(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install -r beyond/requirements.txt")
     import pyarrow
 
     chat = [{"role": "user", "content": "hi"}]
@@ -242,7 +242,7 @@ def test_json_lists_and_parquet_keep_messages_and_gaps(tmp_path):
 
 
 def test_gsm8k_from_parquet(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install -r beyond/requirements.txt")
     import pyarrow
 
     rows = [{"question": "Why?", "answer": "so\n#### -1,234"}, {"question": "Q", "answer": "1"}]

@@ -188,7 +188,7 @@ def test_an_honest_file_in_trouble_gets_what_it_deserves(name, course, sandbox):
     assert word in messages
 
 
-@pytest.mark.skipif(SLOW, reason="slow")
+@pytest.mark.skipif(SLOW, reason="slow: LAB15_SLOW=1 runs it")
 def test_the_same_file_gets_the_same_points(course, sandbox):
     chaff = next(v for v in variants.chaffs() if v.task == 4)
     scored = points(chaff.text, course, sandbox)[0]
@@ -196,7 +196,7 @@ def test_the_same_file_gets_the_same_points(course, sandbox):
     assert points(chaff.text, course, sandbox)[0] == scored
 
 
-@pytest.mark.skipif(SLOW, reason="slow")
+@pytest.mark.skipif(SLOW, reason="slow: LAB15_SLOW=1 runs it")
 @pytest.mark.parametrize("kind", ["wheats", "chaffs"])
 def test_a_sample_of_the_variants_gets_its_points(course, sandbox, kind):
     made = list(getattr(variants, kind)())
