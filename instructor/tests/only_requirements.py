@@ -1,6 +1,6 @@
-"""A plugin of pytest that makes every package look missing which requirements.txt does not bring.
+"""A plugin of pytest: every package looks missing that requirements.txt does not bring.
 
-    python -m pytest -p instructor.tests.only_requirements --collect-only .
+python -m pytest -p instructor.tests.only_requirements --collect-only .
 """
 
 import os

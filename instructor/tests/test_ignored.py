@@ -45,4 +45,4 @@ def test_it_is_ignored(path):
     """A folder may be meant: then what is in it is ignored."""
     command = ["git", "-c", "safe.directory=*", "check-ignore", "--no-index", path, f"{path}/x"]
     done = subprocess.run(command, cwd=TOP, capture_output=True, encoding="utf-8")
-    assert done.returncode == 0, f"{named()[path]} tells people to make {path}: add it to .gitignore"
+    assert done.returncode == 0, f"not in .gitignore, and made with {named()[path]}: {path}"

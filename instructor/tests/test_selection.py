@@ -76,9 +76,12 @@ def test_blocker_takes_away_what_requirements_do_not_bring():
 
 
 def test_blocker_looks_like_a_package_that_is_missing():
-    lines = ("from instructor.tests import only_requirements", "from importlib.util import find_spec",
-             "only_requirements.block({'numpy'})", "import json, numpy",
-             "print(find_spec('torch'))", "import torch")
+    lines = ("from importlib.util import find_spec",
+             "from instructor.tests import only_requirements",
+             "only_requirements.block({'numpy'})",
+             "import json, numpy",
+             "print(find_spec('torch'))",
+             "import torch")
     code, text = python("-c", "\n".join(lines))
     assert code == 1 and text.startswith("None\n"), text
     assert "ModuleNotFoundError: No module named 'torch'" in text
