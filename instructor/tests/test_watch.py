@@ -14,19 +14,20 @@ from tests.watch import Board, changed_task, settled, signature
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 LINE = "    d = ref_logp - logp\n"
+LIMIT = 3  # seconds for a test: little, since loops are waited for; enough on a busy machine
 PATIENCE = 40.0  # seconds; only where the machine is busy is it more than half a second
 
 
 @contextlib.contextmanager
-def watching(folder):
-    """Put a lab file into a folder, and a watch on it; 1 second for a test."""
+def watching(folder, *options):
+    """Put a lab file into a folder, and a watch on it with these options."""
     from instructor import bench_watch
 
     lab = folder / "lab15_grpo.py"
     right, _ = bench_watch.work_in_progress()  # tasks 1 to 3
     bench_watch.save(lab, right, "in place")
     env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "NO_COLOR": "1"}
-    terminal = bench_watch.Terminal(lab, "--limit=1", env=env)
+    terminal = bench_watch.Terminal(lab, *options, env=env)
     terminal.wait_for("> task4", 90)
 
     def save(text, words, how="in place"):
@@ -45,7 +46,7 @@ def watching(folder):
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
     """A lab file in a path with a space; every test begins with a save, in whatever order."""
-    with watching(tmp_path_factory.mktemp("a lab")) as save:
+    with watching(tmp_path_factory.mktemp("a lab"), f"--limit={LIMIT}") as save:
         yield save
 
 
@@ -83,7 +84,7 @@ def test_half_a_file_is_not_judged(desk):
 
 
 def test_loop_ends_and_a_save_comes_in_between(desk):
-    shown = desk(with_line(desk.right, "    while True: pass\n"), "did not end within 1 s")
+    shown = desk(with_line(desk.right, "    while True: pass\n"), f"did not end within {LIMIT} s")
     assert "> task3 k3_kl             does not end: stopped at line " in shown
     desk(with_line(desk.right, "    while True: pass  # again\n"), "> task3")
     desk(desk.right, "> task4")
@@ -125,7 +126,7 @@ def test_without_fork(tmp_path):
     lab = tmp_path / "lab15_grpo.py"
     right, wrong = bench_watch.work_in_progress()
     bench_watch.save(lab, right, "in place")
-    terminal = bench_watch.Terminal(lab, "--spawn", "--limit=1")
+    terminal = bench_watch.Terminal(lab, "--spawn")
     try:
         terminal.wait_for("> task4", 90)
         bench_watch.save(lab, wrong, "rename")
