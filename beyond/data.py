@@ -168,7 +168,7 @@ def read_rows(path: str | Path) -> list[tuple[str, Any]]:
         try:
             from pyarrow import ArrowException, parquet
         except ImportError:
-            raise OSError(f"{path} needs pyarrow: pip install pyarrow") from None
+            raise OSError(f"{path} needs pyarrow: pip install -r beyond/requirements.txt") from None
         try:
             table = parquet.read_table(str(path)).to_pylist()
         except ArrowException as error:

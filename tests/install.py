@@ -1,6 +1,7 @@
 """Make .venv beside lab15_grpo.py and install what the lab needs into it.
 
     python3 -m tests.install                    (Windows: py -m tests.install)
+    python3 -m tests.install --all              the optional packages too, for make test-all
     python3 -m tests.install --offline wheels   from a folder of wheels, without network
     python3 -m tests.install --clean            take .venv and the caches away
 
@@ -263,10 +264,13 @@ install: PyTorch is installed but cannot be imported; its message is above. On W
 'DLL load failed' goes away with the Microsoft Visual C++ Redistributable (x64)."""
 
 
+KEPT = (".git", ".venv", "venv", "runs", "wheels")  # not searched for caches
+
+
 def clean(venv):
     """Take the virtual environment and the caches away; runs/ and all work stay."""
     for folder, subfolders, _ in os.walk(TOP):
-        subfolders[:] = [d for d in subfolders if d not in (".git", ".venv", "runs", "wheels")]
+        subfolders[:] = [d for d in subfolders if d not in KEPT]
         for name in ("__pycache__", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"):
             if name in subfolders:
                 subfolders.remove(name)
@@ -282,13 +286,18 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m tests.install", description=about)
     parser.add_argument("--offline", metavar="DIR", help="take the wheels from DIR, no network")
     parser.add_argument("--dev", action="store_true", help="instructor/requirements.txt too")
+    parser.add_argument("--all", action="store_true", help="and what beyond/ needs")
     parser.add_argument("--venv", metavar="DIR", default=os.path.join(TOP, ".venv"))
     parser.add_argument("--clean", action="store_true", help="remove .venv and caches, then stop")
     args = parser.parse_args()
     venv = os.path.abspath(args.venv)
     if args.clean:
         return clean(venv)
-    files = ["requirements.txt"] + (["instructor/requirements.txt"] if args.dev else [])
+    files = ["requirements.txt"]
+    if args.dev or args.all:
+        files += ["instructor/requirements.txt"]
+    if args.all:
+        files += ["beyond/requirements.txt", "beyond/requirements-trl.txt"]
     if is_done(venv, files):
         say("install: nothing to do, {} is up to date".format(venv))
         return 0

@@ -231,11 +231,11 @@ def test_task1_returns_the_dict_of_sample(lab):
 
 
 @pytest.mark.parametrize(
-    "given, right", [({"temperature": 0.7}, 0.7), ({"temperature": 1.6}, 1.6), ({}, 1.0)]
+    "named, right", [({"temperature": 0.7}, 0.7), ({"temperature": 1.6}, 1.6), ({}, 1.0)]
 )
-def test_task1_passes_the_temperature_on(lab, given, right):
+def test_task1_passes_the_temperature_on(lab, named, right):
     """The temperature reaches sample; without one it is 1.0."""
-    args = run(lab, size=3, **given).sample.args
+    args = run(lab, size=3, **named).sample.args
     call = f"{call_text(size=3)[:-1]}, temperature={right}): arguments of sample"
     guesses = [("task1.temperature", 1.0), ("task1.temperature_inverted", 1 / right)]
     compare(f"{call}: temperature", right, args["temperature"], guesses)

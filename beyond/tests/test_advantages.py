@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
+pytest.importorskip("hypothesis", reason="pip install -r instructor/requirements.txt")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -225,8 +225,8 @@ def test_lines_end_at_line_feeds_alone_and_bytes_that_are_no_text_are_named(tmp_
 
 
 def test_json_lists_and_parquet_keep_messages_and_gaps(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install pyarrow")
-    import pyarrow
+    pyarrow = pytest.importorskip("pyarrow", reason="pip install -r beyond/requirements.txt")
+    from pyarrow import parquet
 
     chat = [{"role": "user", "content": "hi"}]
     rows = [{"prompt": chat, "answer": "1,234"}, {"prompt": chat, "answer": None}]
@@ -242,8 +242,8 @@ def test_json_lists_and_parquet_keep_messages_and_gaps(tmp_path):
 
 
 def test_gsm8k_from_parquet(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install pyarrow")
-    import pyarrow
+    pyarrow = pytest.importorskip("pyarrow", reason="pip install -r beyond/requirements.txt")
+    from pyarrow import parquet
 
     rows = [{"question": "Why?", "answer": "so\n#### -1,234"}, {"question": "Q", "answer": "1"}]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "g.parquet")

@@ -190,7 +190,7 @@ def test_examples_run(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     main = importlib.import_module(f"beyond.examples.{name}").main
     if name == "train_math":
-        pytest.importorskip("math_verify", reason="pip install math-verify")
+        pytest.importorskip("math_verify", reason="pip install -r beyond/requirements.txt")
         main(["--tiny"])
         assert "5 steps" in capsys.readouterr().out
     else:

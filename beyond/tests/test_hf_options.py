@@ -140,7 +140,7 @@ def test_messages_go_through_the_template_once_and_texts_never(tmp_path):
 
 
 def test_lora_trains_adapters_alone_against_the_model_with_its_adapter_off(tmp_path):
-    pytest.importorskip("peft", reason="pip install peft")
+    pytest.importorskip("peft", reason="pip install -r beyond/requirements.txt")
     base = hf_backend.Policy(tiny.model(), tiny.tokenizer(), max_new_tokens=4)
     made = make(tmp_path, lora_rank=2, num_train_epochs=3)
     trained = sum(p.numel() for g in made.opt.param_groups for p in g["params"])
@@ -241,7 +241,7 @@ def test_callbacks_are_told_everything_in_order(tmp_path):
 
 
 def test_tensorboard_is_read_back(tmp_path):
-    pytest.importorskip("tensorboard", reason="pip install tensorboard")
+    pytest.importorskip("tensorboard", reason="pip install -r beyond/requirements.txt")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     history = make(tmp_path, tensorboard=True).train(tiny.rows(4))

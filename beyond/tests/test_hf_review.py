@@ -112,7 +112,7 @@ def test_weights_in_bfloat16_are_trained_in_float32(capsys):
     model = models.policy_of(tiny.model().bfloat16(), tiny.tokenizer(), GRPOConfig()).model
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert "weights are bfloat16" in capsys.readouterr().out
-    pytest.importorskip("peft", reason="pip install peft")
+    pytest.importorskip("peft", reason="pip install -r beyond/requirements.txt")
     cfg = GRPOConfig(lora_rank=2)
     model = models.policy_of(tiny.model().bfloat16(), tiny.tokenizer(), cfg).model
     kinds = {p.requires_grad: p.dtype for p in model.parameters()}

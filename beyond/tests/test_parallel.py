@@ -67,7 +67,8 @@ def run(command, **more):
 def found(folder, size, name):
     whole = json.loads((folder / f"found-{size}.json").read_text(encoding="utf-8"))
     if name not in whole:
-        pytest.skip("slow: LAB15_SLOW=1 runs it" if "lora" not in name else "needs peft")
+        pytest.skip("slow: LAB15_SLOW=1 runs it" if "lora" not in name
+                    else "pip install -r beyond/requirements.txt")
     return whole[name]
 
 

@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+
+pytest.importorskip("hypothesis", reason="pip install -r instructor/requirements.txt")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("monarch", reason="Monarch is not installed: beyond/requirements-monarch.txt")
+pytest.importorskip("monarch", reason="pip install -r beyond/requirements-monarch.txt")
 
 from monarch.actor import Actor, endpoint
 

@@ -261,7 +261,7 @@ def test_vllm_groups_have_ids_and_logprobs_of_the_server(tmp_path):
 
 
 def test_vllm_weights_are_written_and_reloaded_between_pause_and_resume(tmp_path):
-    pytest.importorskip("safetensors")
+    pytest.importorskip("safetensors", reason="pip install -r beyond/requirements.txt")
     from safetensors.torch import load_file
 
     with running() as (url, seen):
@@ -290,7 +290,7 @@ def test_vllm_answers_that_will_not_do_are_named(tmp_path, server, words):
 
 
 def test_vllm_resumes_when_the_reload_fails_and_a_server_that_is_down_is_named(tmp_path):
-    pytest.importorskip("safetensors")
+    pytest.importorskip("safetensors", reason="pip install -r beyond/requirements.txt")
     with running(broken=("/collective_rpc",)) as (url, seen):
         made = generator(url, tmp_path)
         with pytest.raises(RuntimeError, match="collective_rpc: HTTP 500"):

@@ -138,7 +138,8 @@ def test_the_plain_loop_is_train_grpo(monkeypatch, tmp_path):
     assert run["at"][3] < run["seconds"] + 0.05  # rounded to a tenth
 
 
-@pytest.mark.skipif(find_spec("monarch") is None, reason="needs Monarch")
+@pytest.mark.skipif(find_spec("monarch") is None,
+                    reason="pip install -r beyond/requirements-monarch.txt")
 def test_a_run_with_services_gives_a_curve():
     updates = []
     run = staleness.one(Setting(2, "tis"), 0, lambda: updates.append(1),

@@ -6,6 +6,8 @@ from posixpath import dirname, join, normpath
 
 # Sections of README.md for other readers; what replaces them is said under NOTE.
 LEFT_OUT = ("For teachers", "Beyond the five tasks")
+# This one runs the solutions: without them it would be wrong.
+WITH_SOLUTIONS = "Two commands"
 NOTE = """## Not in this bundle
 
 {rooms} are part of the full repository only.
@@ -135,7 +137,10 @@ def _row(line: str, present: Collection[str], gone: set[str]) -> str | None:
 
 def readme(text: str, present: Collection[str]) -> str:
     """Return README.md for the bundle."""
-    text = without_sections(text, LEFT_OUT)
+    solved = here("solutions/", present)
+    text = without_sections(text, LEFT_OUT if solved else (*LEFT_OUT, WITH_SOLUTIONS))
+    if not here("instructor/", present):
+        text = text.replace(" tests instructor/tests\n", " tests\n")
     parts = re.split(r"^(?=## )", text, flags=re.M)
     gone: set[str] = set()
     for i, part in enumerate(parts):

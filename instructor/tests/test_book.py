@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 import pytest
 
-pytest.importorskip("sphinx", reason="the book needs instructor/requirements.txt")
-pytest.importorskip("myst_nb")
-pytest.importorskip("math_core")
+pytest.importorskip("sphinx", reason="pip install -r instructor/requirements.txt")
+pytest.importorskip("myst_nb", reason="pip install -r instructor/requirements.txt")
+pytest.importorskip("math_core", reason="pip install -r instructor/requirements.txt")
 
 from notebooks.book import __main__ as book
 from notebooks.book import build, mathml

@@ -104,7 +104,7 @@ def test_make_offers_what_works(unzipped):
 
 
 def test_notebooks_open(unzipped):
-    nbformat = pytest.importorskip("nbformat")
+    nbformat = pytest.importorskip("nbformat", reason="pip install -r requirements.txt")
     graded, folder = unzipped
     found = sorted((folder / "notebooks").glob("*.ipynb"))
     assert len(found) == 4

@@ -327,7 +327,7 @@ def test_spelling():
     beside = str(Path(sys.executable).parent)  # where pip puts it, in an environment or not
     program = shutil.which("codespell", path=beside) or shutil.which("codespell")
     if program is None:
-        pytest.skip("codespell is not installed: pip install -r instructor/requirements.txt")
+        pytest.skip("codespell: pip install -r instructor/requirements.txt")
     done = subprocess.run([program, *DOCUMENTS, "README.md"], cwd=ROOT, capture_output=True,
                           encoding="utf-8", errors="replace")
     assert done.returncode == 0, done.stdout

@@ -13,8 +13,8 @@ import sys
 import nbformat
 import pytest
 
-pytest.importorskip("nbgrader", reason="nbgrader is not installed")
-pytest.importorskip("jupytext", reason="jupytext is not installed (instructor/requirements.txt)")
+pytest.importorskip("nbgrader", reason="pip install -r requirements.txt")
+pytest.importorskip("jupytext", reason="pip install -r instructor/requirements.txt")
 
 from nbgrader.api import Gradebook
 

@@ -63,21 +63,25 @@ def points(text, course, sandbox):
     return {n: task["points"] for n, task in tasks.items()}, "\n".join([*notes, *messages])
 
 
+def left_behind():
+    """Return what attacks have written here so far, on this machine."""
+    folders = [Path(name) for name in ("/tmp", "/var/tmp", "/dev/shm")]
+    return {path for folder in folders for path in folder.glob("lab15_*_was_here")}
+
+
 @pytest.mark.parametrize("name", sorted(ATTACKS))
 def test_an_attack_gets_what_the_stub_gets(name, course, sandbox):
     if SLOW and name not in QUICK:
         pytest.skip("slow: runs with LAB15_SLOW=1")
-    start = time.monotonic()
+    before = left_behind()
     tasks, notes = judged(STUB + "\n\n" + ATTACKS[name], course, sandbox)
     assert sum(task["points"] for task in tasks.values()) == 0, tasks
-    assert time.monotonic() - start < 100
     hidden = repr([notes, [task["messages"] for task in tasks.values()]])
     assert "LEAK" not in hidden and "tensor(" not in hidden and hidden.isascii()
     told = "".join(task["public"] for task in tasks.values())
     assert told.isascii() and "\x1b" not in told
     assert "LEAK" not in told or name == "tells_inputs"  # these are the public inputs
-    left = [p for f in ("/tmp", "/var/tmp", "/dev/shm") for p in Path(f).glob("lab15_*_was_here")]
-    assert not left
+    assert not left_behind() - before
     after = judging.Judgement(variants.solution().encode(), course, sandbox, [3]).run()[0]
     assert after[3]["points"] == FULL[3]  # the next one is none the worse
 
@@ -196,7 +200,7 @@ def test_an_honest_file_in_trouble_gets_what_it_deserves(name, course, sandbox):
     assert word in messages
 
 
-@pytest.mark.skipif(SLOW, reason="slow")
+@pytest.mark.skipif(SLOW, reason="slow: LAB15_SLOW=1 runs it")
 def test_the_same_file_gets_the_same_points(course, sandbox):
     chaff = next(v for v in variants.chaffs() if v.task == 4)
     scored = points(chaff.text, course, sandbox)[0]
@@ -204,7 +208,7 @@ def test_the_same_file_gets_the_same_points(course, sandbox):
     assert points(chaff.text, course, sandbox)[0] == scored
 
 
-@pytest.mark.skipif(SLOW, reason="slow")
+@pytest.mark.skipif(SLOW, reason="slow: LAB15_SLOW=1 runs it")
 @pytest.mark.parametrize("kind", ["wheats", "chaffs"])
 def test_a_sample_of_the_variants_gets_its_points(course, sandbox, kind):
     made = list(getattr(variants, kind)())

@@ -69,7 +69,7 @@ def test_right_variants_get_full_points(course, tmp_path):
     assert not {name for name, got in wrong.items() if got != full[name]}
 
 
-@pytest.mark.skipif(SLOW, reason="slow")
+@pytest.mark.skipif(SLOW, reason="slow: LAB15_SLOW=1 runs it")
 @pytest.mark.parametrize("kind", ["chaffs", "trivial"])
 def test_wrong_variants_get_at_most_half(course, tmp_path, kind):
     made = list(getattr(variants, kind)())

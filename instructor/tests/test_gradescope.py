@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,17 @@ from tests.labfile import ROOT, TASKS
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Gradescope's containers run Linux")
 HERE = ROOT / "instructor" / "gradescope"
+# This machine may have a user lab15, who could not read a folder of these tests.
+NO_USER = """
+import pwd
+
+def getpwnam(name, real=pwd.getpwnam):
+    if name == "lab15":
+        raise KeyError(name)
+    return real(name)
+
+pwd.getpwnam = getpwnam
+"""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +44,10 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def autograder(built, tmp_path):
-    """The folder /autograder as Gradescope makes it, with a Python as setup.sh leaves it."""
+    """The folder /autograder as Gradescope makes it, with a Python as setup.sh leaves it.
+
+    The user that setup.sh makes is not there, whatever this machine has.
+    """
     top = tmp_path / "auto grader"
     for name in ("source", "submission", "results", "venv/bin"):
         (top / name).mkdir(parents=True)
@@ -40,7 +55,10 @@ def autograder(built, tmp_path):
         archive.extractall(top / "source")
     shutil.copyfile(top / "source" / "run_autograder", top / "run_autograder")
     python = top / "venv" / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    (top / "no user").mkdir()
+    (top / "no user" / "sitecustomize.py").write_text(NO_USER, encoding="utf-8")
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{top}/no user" exec "{sys.executable}" "$@"\n',
+                      encoding="utf-8")
     for path in (python, top / "run_autograder"):
         path.chmod(0o755)
     return top
@@ -70,6 +88,21 @@ def in_process(top, monkeypatch, *codes, written=None):
     monkeypatch.setattr(run.subprocess, "run", grade)
     monkeypatch.setattr(run.os, "geteuid", lambda: 1000)
     return run.main([str(top)]), seen
+
+
+@pytest.fixture
+def as_user(monkeypatch):
+    """Return a function that makes this process look like root or not, with a user lab15 or not."""
+    def look(root, there):
+        def entry(name):
+            if there:
+                return SimpleNamespace(pw_name=name, pw_uid=999)
+            raise KeyError(name)
+
+        monkeypatch.setattr(run.os, "geteuid", lambda: 0 if root else 1000)
+        monkeypatch.setattr("pwd.getpwnam", entry)
+
+    return look
 
 
 def good(score=10.0):
@@ -164,21 +197,25 @@ def test_without_a_sandbox_nothing_is_graded(autograder, monkeypatch, capsys):
     assert "NOT GRADED" in capsys.readouterr().out
 
 
-def test_trust_is_used_only_if_built_in_and_not_as_root(autograder, monkeypatch):
+def test_trust_is_used_only_if_built_in(autograder, monkeypatch):
     (autograder / "source" / "trust.txt").write_text("x", encoding="utf-8")
     code, seen = in_process(autograder, monkeypatch, run.NO_SANDBOX, 1)
     assert code == 1 and ["--trust" in c for c in seen] == [False, True]
-    monkeypatch.setattr(run.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(run, "USER", "nobody-of-this-name")
-    command = run.command(Path("w"), trust=False)
-    assert "--as-root" in command and "runuser" not in command
 
 
-def test_with_the_user_of_setup_it_never_grades_as_root(monkeypatch):
-    monkeypatch.setattr(run, "has_user", lambda: True)
+@pytest.mark.parametrize("root, there, as_root, begins", [
+    (True, True, False, ["runuser", "-u", "lab15", "--"]),  # as setup.sh leaves it
+    (True, False, True, [sys.executable]),
+    (False, True, False, [sys.executable]),  # nobody but root can become another user
+    (False, False, False, [sys.executable]),
+])
+def test_who_grades(root, there, as_root, begins, as_user):
+    """With the user of setup.sh it never grades as root, whatever this machine has."""
+    as_user(root, there)
     for trust in (False, True):
         command = run.command(Path("w"), trust)
-        assert command[:4] == ["runuser", "-u", "lab15", "--"] and "--as-root" not in command
+        assert command[: len(begins)] == begins
+        assert ("--as-root" in command) == (as_root and not trust)
 
 
 @pytest.mark.parametrize("written", [
@@ -208,8 +245,9 @@ def test_of_other_files_than_python_only_the_names_are_taken(tmp_path):
     assert {p.name: p.read_bytes() for p in found} == {"lab15_grpo.py": b"x", "notes.txt": b""}
 
 
-def test_limits_fit_into_gradescope_s_ten_minutes():
+def test_limits_fit_into_gradescope_s_ten_minutes(as_user):
     from instructor import grade
 
+    as_user(root=False, there=False)
     flags = grade.arguments(run.command(Path("w"), False)[3:])
     assert flags.submission_seconds * 2 < run.SECONDS < 600

@@ -14,7 +14,7 @@ import pytest
 from instructor import grade
 from tests.labfile import ROOT, TASKS
 
-yaml = pytest.importorskip("yaml")
+yaml = pytest.importorskip("yaml", reason="pip install -r instructor/requirements.txt")
 LAUNCH = ROOT / "instructor" / "launch"
 SHARDS = (LAUNCH / "shards.txt").read_text(encoding="utf-8").split()
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="these run on Linux")

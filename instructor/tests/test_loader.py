@@ -366,13 +366,9 @@ def test_plain_locale_and_spawn_in_a_process_of_its_own(room):
 
 
 @pytest.mark.parametrize("n", TASKS)
-def test_k_selects_exactly_the_tests_of_one_task(n):
-    """No other test, class, file or parameter says "task3"; and the stub says one line."""
+def test_stub_says_one_line_for_each_task(n):
+    """The one test that is kept of a task that is not written; test_selection.py has the others."""
     code, text = run(ROOT, "-v", "-rN", "-p", "no:cacheprovider", "-k", f"task{n}")
     tests = [line for line in text.split("\n") if line.startswith("tests/") and "::" in line]
     assert code == 1 and len(tests) == 1 and tests[0].startswith(f"tests/test_task{n}_"), text
     assert text.count(f"not written yet: Task {n}, {TASKS[n].name} (") == 1
-    right = f"--lab={ROOT / 'solutions' / 'lab15_grpo.py'}"
-    code, text = run(ROOT, "--collect-only", "-q", "-k", f"task{n}", right)
-    tests = [line for line in text.split("\n") if "::" in line]
-    assert len(tests) > 1 and all(t.startswith(f"tests/test_task{n}_") for t in tests)

@@ -3,7 +3,6 @@
 import html
 import random
 import sys
-import time
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -56,10 +55,8 @@ def test_kernel_survives(lab):
         RIGHT, ("    d = ref_logp - logp\n", "    while True: pass\n"),
         ("    groups = rewards.view(", "    import sys; sys.exit()\n    groups = rewards.view("),
         ("import random\n", "import random\nraise SystemExit\n")))
-    start = time.monotonic()
     text = repr(report(3, path, limit=0.5))
     assert "k3_kl did not end within 0.5 s; it was at lab15_grpo.py line" in text
-    assert time.monotonic() - start < 8
     assert "group_advantages raised SystemExit" in repr(report(2, path))
     assert "when loaded" in text and "sys.exit() was called" in text
 

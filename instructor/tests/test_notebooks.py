@@ -31,7 +31,7 @@ def notebook(name):
 
 
 def test_notebooks_are_what_their_sources_say():
-    pytest.importorskip("jupytext")
+    pytest.importorskip("jupytext", reason="pip install -r instructor/requirements.txt")
     from instructor.builders import notebooks
 
     assert notebooks.stale() == [], "run: python -m instructor.build notebooks"
@@ -39,7 +39,7 @@ def test_notebooks_are_what_their_sources_say():
 
 
 def test_a_change_of_the_source_is_noticed(monkeypatch, tmp_path):
-    pytest.importorskip("jupytext")
+    pytest.importorskip("jupytext", reason="pip install -r instructor/requirements.txt")
     from instructor.builders import notebooks
 
     (tmp_path / "text").mkdir()
@@ -301,7 +301,7 @@ def test_share_of_groups_without_signal_is_counted():
 
 @pytest.mark.parametrize("name", play.SCENES)
 def test_every_end_of_every_slider_can_be_drawn(name):
-    pytest.importorskip("ipywidgets")
+    pytest.importorskip("ipywidgets", reason="pip install -r requirements.txt")
     box = play.sliders(name)
     *moved, below = box.children
     for slider in moved:
@@ -316,8 +316,8 @@ def test_every_end_of_every_slider_can_be_drawn(name):
 
 
 def test_a_failing_cell_is_named(tmp_path, monkeypatch):
-    nbformat = pytest.importorskip("nbformat")
-    pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat", reason="pip install -r requirements.txt")
+    pytest.importorskip("nbclient", reason="pip install -r requirements.txt")
     book = nbformat.v4.new_notebook(cells=[
         nbformat.v4.new_markdown_cell("text"), nbformat.v4.new_code_cell("print('fine')"),
         nbformat.v4.new_code_cell("x = 1\nraise KeyError('here')")])

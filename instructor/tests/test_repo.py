@@ -28,7 +28,7 @@ def files():
     if listed.returncode == 0:
         names = listed.stdout.split("\0")
     else:  # a download without .git
-        skip = {".venv", "runs", "wheels", "__pycache__"}
+        skip = {".venv", "venv", "runs", "wheels", "__pycache__"}
         names = [p.relative_to(TOP).as_posix() for p in TOP.rglob("*")]
         names = [n for n in names if not skip & set(n.split("/"))]
     return sorted(n for n in names if n and (TOP / n).is_file())

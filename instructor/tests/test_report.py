@@ -284,6 +284,7 @@ def test_page_stands_alone_and_can_be_read_aloud(small, tmp_path):
 
 
 def test_twins_are_similar_also_with_other_names(tmp_path):
+    pytest.importorskip("copydetect", reason="pip install -r instructor/requirements.txt")
     names = made_up.whole_class(tmp_path, 40, seed=3)
     draw = [n for n in names if (tmp_path / n / "lab15_grpo.py").exists()]
     source = (tmp_path / draw[5] / "lab15_grpo.py").read_text(encoding="utf-8")
@@ -299,6 +300,7 @@ def test_twins_are_similar_also_with_other_names(tmp_path):
 
 
 def test_a_class_that_writes_all_the_same_is_not_similar():
+    pytest.importorskip("copydetect", reason="pip install -r instructor/requirements.txt")
     from instructor.variants import solution
 
     assert similar.find([solution()] * 25).pairs == []
