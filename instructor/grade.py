@@ -27,7 +27,7 @@ import torch
 
 from tests.labfile import ascii_line
 
-from . import intake, syscalls
+from . import intake, points, syscalls
 from .bwrap import PREFIX, complaint, sweep
 from .judging import Course, file_hash, judge
 from .results import Results, write
@@ -68,6 +68,9 @@ def arguments(args):
         type=Path,
         metavar="FILE",
         help="the course's secret: any text; without it OUT/seed.txt is made",
+    )
+    parser.add_argument(
+        "--points", action=points.Show, nargs=0, help="print how points come about, and end"
     )
     parser.add_argument("--student", metavar="GLOB", help="only these students")
     parser.add_argument("--again", action="store_true", help="judge also what has a result")

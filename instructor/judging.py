@@ -13,11 +13,10 @@ from pathlib import Path
 
 from tests.labfile import ROOT, TASKS, ascii_line
 
-from . import practice
+from . import points, practice
 from .hidden import common
 from .sandbox import Clock, Failed, SandboxError
 
-CAP = 0.5  # of a task's points at most, unless all of its tests pass
 DEFINITIONS = (
     "Only its imports and definitions were used; keep what trains or runs under "
     "if __name__ == '__main__'"
@@ -33,7 +32,7 @@ VERSION = re.compile(rb"^LAB_VERSION\s*=\s*[\"']([\w.+-]{1,20})[\"']", re.M)
 
 # What decides about every task's points; the rest is in `fingerprint`. Not intake.py and the like:
 # they decide which file is judged, and its own hash stands beside this one.
-ENGINE: tuple[str, ...] = ("instructor/judging.py",)
+ENGINE: tuple[str, ...] = ("instructor/judging.py", "instructor/points.py")
 ENGINE += ("instructor/sandbox.py", "instructor/bwrap.py", "instructor/worker.py")
 ENGINE += ("instructor/calls.py", "instructor/isolate.py", "instructor/syscalls.py")
 ENGINE += ("instructor/wire.py", "instructor/hidden/common.py", "tinylm.py")
@@ -135,13 +134,11 @@ def _judge(module, case, reply):
     return verdict
 
 
-def points(number, tests, passed):
-    """Return the points of a task: all, or a share of CAP by the tests that give credit."""
-    most = TASKS[number].points
-    if all(passed.values()):
-        return float(most)
-    parts = [passed[name] for name, test in tests.items() if test.counts]
-    return round(CAP * most * sum(parts) / len(parts), 2)
+def scored(number, module, cases, verdicts):
+    """Return (points of a task, {id of a hidden test: passed}); see points.py."""
+    passed = common.combine(module.TESTS, verdicts)
+    simple = [v for v, case in zip(verdicts, cases) if case.simple]
+    return points.of_task(number, passed, common.combine(module.TESTS, simple)), passed
 
 
 def blank(number, tests, message, state="broken"):
@@ -159,10 +156,10 @@ def judge_task(number, box, course, loaded, lines=10**5):
         message = clean(loaded.get("text", "it cannot be judged"))
         return blank(number, module.TESTS, message, kind)
     verdicts, messages = run_cases(box, module, course.cases[number], lines)
-    passed = common.combine(module.TESTS, verdicts)
+    given, passed = scored(number, module, course.cases[number], verdicts)
     hints = [f"{t.name}: {t.hint}" for name, t in module.TESTS.items() if not passed[name]]
     return blank(number, module.TESTS, "", "written") | {
-        "points": points(number, module.TESTS, passed),
+        "points": given,
         "tests": {test.name: passed[name] for name, test in module.TESTS.items()},
         "messages": messages,
         "hints": hints,
