@@ -65,11 +65,14 @@ def call_sample_group(lab, function, case, ask):
     import tinylm
 
     policy = standins.model(tinylm, case["shape"], case["state"])
-    prompts, answers, who = case["prompts"], case["answers"], []
+    prompts, answers, who, seen = case["prompts"], case["answers"], [], []
 
     def sample(model, *args, **kwargs):  # another backend: its dict has one entry more
         who.append(model is policy)
-        return REAL["sample"](model, *args, **kwargs) | {"note": case["note"]}
+        result = REAL["sample"](model, *args, **kwargs)
+        if len(seen) < 200:  # a right file calls it once
+            seen.append({k: v.clone() if torch.is_tensor(v) else v for k, v in result.items()})
+        return result | {"note": case["note"]}
 
     HOOKS["sample"] = sample
     if case["rule"]:
@@ -79,9 +82,11 @@ def call_sample_group(lab, function, case, ask):
     else:
         out = function(policy, prompts, answers, case["G"], *case["more"].values())
     after = {"state": _state(policy), "prompts": prompts, "answers": answers}
-    tensors = out["out"].values() if isinstance(out, dict) else []
+    inner = out.get("out") if isinstance(out, dict) else None
+    tensors = inner.values() if isinstance(inner, dict) else []
     frozen = any(torch.is_tensor(t) and t.is_inference() for t in tensors)
-    return {"out": out, **after, "train": policy.training, "who": who, "frozen": frozen}
+    made = {"samples": seen if len(seen) > 1 else [], "frozen": frozen}
+    return {"out": out, **after, "train": policy.training, "who": who[:200], **made}
 
 
 def call_grpo_step(lab, function, case, ask):

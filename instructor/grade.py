@@ -28,7 +28,7 @@ import torch
 
 from tests.labfile import ascii_line
 
-from . import classlist, intake, lateness, syscalls, uploads
+from . import classlist, intake, lateness, points, syscalls, uploads
 from .bwrap import PREFIX, complaint, python, sweep
 from .judging import Course, file_hash, judge
 from .results import ByHand, Results, write
@@ -73,6 +73,9 @@ def arguments(args):
         type=Path,
         metavar="FILE",
         help="the course's secret: any text; without it OUT/seed.txt is made",
+    )
+    parser.add_argument(
+        "--points", action=points.Show, nargs=0, help="print how points come about, and end"
     )
     parser.add_argument("--student", metavar="GLOB", help="only these students")
     parser.add_argument(

@@ -13,13 +13,12 @@ from pathlib import Path
 
 from tests.labfile import ROOT, TASKS, ascii_line
 
-from . import practice
+from . import points, practice
 from .engine import closure
 from .hidden import common
 from .intake import Unseen
 from .sandbox import Clock, Failed, SandboxError
 
-CAP = 0.5  # of a task's points at most, unless all of its tests pass
 DEFINITIONS = (
     "Only its imports and definitions were used; keep what trains or runs under "
     "if __name__ == '__main__'"
@@ -138,13 +137,11 @@ def _judge(module, case, reply):
     return verdict
 
 
-def points(number, tests, passed):
-    """Return the points of a task: all, or a share of CAP by the tests that give credit."""
-    most = TASKS[number].points
-    if all(passed.values()):
-        return float(most)
-    parts = [passed[name] for name, test in tests.items() if test.counts]
-    return round(CAP * most * sum(parts) / len(parts), 2)
+def scored(number, module, cases, verdicts):
+    """Return (points of a task, {id of a hidden test: passed}); see points.py."""
+    passed = common.combine(module.TESTS, verdicts)
+    simple = [v for v, case in zip(verdicts, cases) if case.simple]
+    return points.of_task(number, passed, common.combine(module.TESTS, simple)), passed
 
 
 def blank(number, tests, message, state="broken"):
@@ -170,10 +167,10 @@ def judge_task(number, box, course, kind, text=""):
         text = UNCLEAR if text.startswith("written") else text or UNCLEAR
         return blank(number, module.TESTS, text, kind)
     verdicts, messages = run_cases(box, module, course.cases[number])
-    passed = common.combine(module.TESTS, verdicts)
+    given, passed = scored(number, module, course.cases[number], verdicts)
     hints = [f"{t.name}: {t.hint}" for name, t in module.TESTS.items() if not passed[name]]
     return blank(number, module.TESTS, "", "written") | {
-        "points": points(number, module.TESTS, passed),
+        "points": given,
         "tests": {test.name: passed[name] for name, test in module.TESTS.items()},
         "messages": messages,
         "hints": hints,

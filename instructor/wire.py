@@ -13,6 +13,8 @@ import time
 
 import torch
 
+from tests.labfile import is_real
+
 LIMIT = 8 << 20  # bytes of a frame
 HEAD_LIMIT = 1 << 20  # bytes of the JSON in it
 STEP = 0.1  # seconds of a wait, after which the box is looked at
@@ -73,7 +75,7 @@ def _plain(value, blobs, depth):
         return str(value)[:20000]
     if isinstance(value, int) and abs(value) < 1 << 62:
         return int(value)
-    if isinstance(value, float):
+    if is_real(value) and not isinstance(value, int):
         return float(value)
     if isinstance(value, list | tuple):
         tag = "$u" if isinstance(value, tuple) else "$l"

@@ -310,7 +310,7 @@ def save_run(cfg, policy, hist, out_dir, seconds, plot):
     about = {"schema": 1, "lab_version": LAB_VERSION, "torch": torch.__version__,
              "device": str(device_of(policy)), "seconds": round(seconds, 1)}
     for name, content in (("history", hist), ("config", vars(cfg))):
-        data = json.dumps(about | content).encode()
+        data = json.dumps(about | content, default=float).encode()  # numpy's numbers, too
         write_file(f"{out_dir}/{name}.json", lambda file, data=data: file.write(data))
     write_file(f"{out_dir}/policy.pt", lambda file: torch.save(policy.state_dict(), file))
     if plot:

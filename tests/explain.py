@@ -23,6 +23,7 @@ import pytest
 import torch
 
 from . import mistakes_calls, mistakes_tensors
+from .labfile import is_real
 
 WIDTH = 100
 INDENT = " " * 10
@@ -180,7 +181,7 @@ def _kind_problem(expected, yours, kind):
     if yours is None:
         return wanted, "None", "any.none"
     is_tensor = isinstance(yours, torch.Tensor)
-    is_number = isinstance(yours, numbers.Real) and not isinstance(yours, bool)
+    is_number = is_real(yours)
     right_type = {"tensor": is_tensor, "float": is_number, "number": is_number or is_tensor}[kind]
     if not right_type:
         what = f"{type(yours).__name__}: "

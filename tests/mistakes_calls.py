@@ -81,7 +81,7 @@ TASK1 = {
 
 TASK5 = {
     "keys": "the docstring names the six keys of the dict.",
-    "not_float": "the docstring promises Python floats: history.json cannot hold a tensor.",
+    "not_float": "the docstring promises floats; a tensor, a bool or a string is none.",
     "not_sampled": "sample_group was not called; step 1 of the docstring.",
     "resampled": (
         "sample_group was called more than once. One rollout serves all inner steps of a call; "

@@ -15,6 +15,7 @@ import tinylm
 
 from . import oracle_step as oracle
 from .explain import cause, compare, fail, same
+from .labfile import is_real
 from .standin import Bigram, WatchedSGD, attempt, linear_loss, linear_weights, stand_in
 from .suspects_step import wrong_gradients
 
@@ -371,7 +372,7 @@ KEYS = ("reward", "loss", "kl", "clip_frac", "frac_zero_signal", "entropy")
 
 
 def check_result(done):
-    """Fail unless the result is a dict of Python floats with the six keys."""
+    """Fail unless the result is a dict of floats with the six keys; see labfile.is_real."""
     result, call = done.result, f"{done.call}: result"
     expected = f"a dict with the keys {', '.join(KEYS)}"
     if not isinstance(result, dict):
@@ -381,6 +382,6 @@ def check_result(done):
     if missing:
         fail(call, expected, f"no {', '.join(missing)}", "task5.keys")
     for key in KEYS:
-        if not isinstance(result[key], float):
+        if not is_real(result[key]):
             yours = f"{type(result[key]).__name__}: {str(result[key])[:60]!a}"
-            fail(f"{call}[{key!r}]", "a Python float", yours, "task5.not_float")
+            fail(f"{call}[{key!r}]", "a float", yours, "task5.not_float")

@@ -161,7 +161,7 @@ def test_task5_counts_groups_without_signal(lab):
     for rewards in sets:
         done = run(lab, rewards)
         check_result(done)
-        got.append(done.result["frac_zero_signal"])
+        got.append(float(done.result["frac_zero_signal"]))
     wrong = [_wrong_fractions(rewards) for rewards in sets]
     guesses = [(name, [numbers[name] for numbers in wrong]) for name in wrong[0]]
     right = [4 / 6, 1.0, 0.0]

@@ -76,6 +76,7 @@ def build(out: Path, checkpoint: Path) -> None:
     shutil.copyfile(HERE / "nbcheck.py", source / "nbcheck.py")
     _copy_modules(ROOT / "tests", source / "tests", ("*.py", "*.txt"))
     _copy_modules(HERE / "lab15_nbgrader", out / "lab15_nbgrader", ("*.py",))
+    shutil.copytree(HERE / "lab15_nbgrader/templates", out / "lab15_nbgrader/templates")
     write(source / f"{ASSIGNMENT}.ipynb", book)
     config = (HERE / "nbgrader_config.py").read_text(encoding="utf-8")
     write(out / "nbgrader_config.py", config.replace('"@REPOSITORY@"', repr(str(ROOT))))

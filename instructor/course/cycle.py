@@ -147,7 +147,8 @@ def collect_from(course: Path, place: Path) -> None:
         for path in zips:
             if not collect.NAME.fullmatch(path.stem):
                 print(f"    {ascii_text(path.name)}: left out, its name does not tell the student")
-    collect.from_folder(place, course / "submitted")
+    for note in collect.from_folder(place, course / "submitted"):
+        print(f"    {ascii_text(note)}")
 
 
 def unpack(path: Path, folder: Path) -> None:

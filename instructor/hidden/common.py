@@ -2,23 +2,23 @@
 
 import importlib.util
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
 import torch
 
-from tests.labfile import ROOT
-
-GATE, PART = False, True
+from tests.labfile import ROOT, is_real
 
 
 class Test(NamedTuple):
-    """One hidden test. All that a student ever sees of it are its name and its hint."""
+    """One hidden test. All that a student ever sees of it are its name and its hint.
+
+    What it is worth stands in instructor/points.py.
+    """
 
     name: str
     hint: str
-    counts: bool  # PART: gives partial credit; GATE: must hold for full points, gives none
 
 
 Test.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
@@ -33,13 +33,14 @@ class Case:
         expect: what the judgement needs; never leaves the grader.
         tests: ids of the tests that this case takes part in.
         answer: answers the stand-ins' questions (Task 5).
+        simple: whether it is one of the task's simple cases; see instructor/points.py.
     """
 
     send: dict
     expect: dict
     tests: tuple
     answer: object = None
-    notes: list = field(default_factory=list)
+    simple: bool = False
 
 
 @cache
@@ -89,19 +90,16 @@ def near(value, expected, tol=1e-4):
     """Whether a tensor or number is within tol of the expected one, relative to its size."""
     if isinstance(value, torch.Tensor):
         value = value.detach().double()
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+    elif is_real(value):
         value = torch.tensor(float(value), dtype=torch.float64)
     else:
         return False
-    expected = torch.as_tensor(expected).detach().double()
+    if not isinstance(expected, torch.Tensor):
+        expected = torch.tensor(expected, dtype=torch.float64)
+    expected = expected.detach().double()
     if value.shape != expected.shape or not bool(value.isfinite().all()):
         return False
     return bool(((value - expected).abs() <= tol + tol * expected.abs()).all())
-
-
-def is_float(value):
-    """Whether a value is a Python float (numpy's double is one)."""
-    return isinstance(value, float)
 
 
 def is_tensor(value):

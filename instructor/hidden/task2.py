@@ -2,15 +2,15 @@
 
 import torch
 
-from .common import GATE, PART, Case, Draw, Test, equal, is_tensor, near, ok, reference
+from .common import Case, Draw, Test, equal, is_tensor, near, ok, reference
 
 TESTS = {
-    "form": Test("shape, type, finite numbers", "one number per response, like rewards", GATE),
-    "unchanged": Test("the rewards stay as they were", "do not change the argument", GATE),
-    "binary": Test("rewards of 0 and 1", "mean and std of the same prompt's group", PART),
-    "real": Test("rewards of any size", "look at the std and at eps once more", PART),
-    "no_scale": Test("scale_std=False", "what is left out when scale_std is False?", PART),
-    "eps": Test("another eps", "where does eps stand in the formula?", PART),
+    "form": Test("shape, type, finite numbers", "one number per response, like rewards"),
+    "unchanged": Test("the rewards stay as they were", "do not change the argument"),
+    "binary": Test("rewards of 0 and 1", "mean and std of the same prompt's group"),
+    "real": Test("rewards of any size", "look at the std and at eps once more"),
+    "no_scale": Test("scale_std=False", "what is left out when scale_std is False?"),
+    "eps": Test("another eps", "where does eps stand in the formula?"),
 }
 
 

@@ -6,20 +6,21 @@ about another task is given away, and what comes out shows all that went in.
 
 import torch
 
+from tests.labfile import is_real
+
 from . import standins
-from .common import GATE, PART, Case, Draw, Test, equal, is_float, near, ok, reference
+from .common import Case, Draw, Test, equal, near, ok, reference
 
 TESTS = {
-    "form": Test("a dict of floats", "six names, six floats", GATE),
-    "calls": Test("what the other functions are given", "which models, which settings?", GATE),
-    "unchanged": Test("ref, cfg and the lists stay as they were", "only policy changes", GATE),
-    "policy": Test("the policy after the step", "go through the docstring's step 4", PART),
-    "reward": Test("stats: reward and frac_zero_signal", "per response, per group", PART),
-    "last": Test("stats: loss, kl, clip_frac", "those of the last inner step", PART),
-    "entropy": Test("stats: entropy", "of the policy, at the sampled positions", PART),
+    "form": Test("a dict", "six names, six floats"),
+    "calls": Test("what the other functions are given", "which models, which settings?"),
+    "unchanged": Test("ref, cfg and the lists stay as they were", "only policy changes"),
+    "policy": Test("the policy after the step", "go through the docstring's step 4"),
+    "reward": Test("stats: reward and frac_zero_signal", "per response, per group"),
+    "last": Test("stats: loss, kl, clip_frac", "those of the last inner step"),
+    "entropy": Test("stats: entropy", "of the policy, at the sampled positions"),
 }
 ALL = tuple(TESTS)
-STATS = ("reward", "loss", "kl", "clip_frac", "frac_zero_signal", "entropy")
 
 
 def make(seed):
@@ -156,16 +157,16 @@ def judge(case, reply):
     entropy = stats.get("entropy")
 
     def right(*names):
-        return ok(all(near(stats.get(k), want["stats"][k]) for k in names))
+        return ok(all(is_real(stats.get(k)) and near(stats[k], want["stats"][k]) for k in names))
 
     return {
-        "form": ok(all(is_float(stats.get(k)) for k in STATS)),
+        "form": ok(isinstance(out, dict)),
         "unchanged": ok(same),
         "calls": ok(_calls(case, reply.get("asked"))),
         "policy": ok(_moved(reply.get("policy"), sent["policy"], want["state"])),
         "reward": right("reward", "frac_zero_signal"),
         "last": right("loss", "kl", "clip_frac"),
-        "entropy": ok(is_float(entropy) and low - 1e-4 <= entropy <= high + 1e-4),
+        "entropy": ok(is_real(entropy) and low - 1e-4 <= entropy <= high + 1e-4),
     }
 
 
@@ -195,8 +196,8 @@ def _calls(case, asked):
         and equal(first.get("prompts"), case.send["prompts"])
         and equal(first.get("answers"), case.send["answers"])
         and first.get("G") == second.get("G") == cfg["G"]
-        and first.get("temperature") == cfg["temperature"]
-        and second.get("scale_std") is cfg["scale_std"]
+        and near(first.get("temperature"), cfg["temperature"], 1e-9)
+        and second.get("scale_std") in (cfg["scale_std"], int(cfg["scale_std"]))
         and near(second.get("rewards"), case.expect["rewards"])
         and near(second.get("eps"), 1e-4, 1e-9)
     )

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from instructor import judging, practice, wire
+from instructor import grade, judging, points, practice, wire
 from instructor.bwrap import CONTENTS
 from instructor.hidden import common, task1, task2, task3, task4, task5
 from instructor.sandbox import Box, Clock, Failed
@@ -29,14 +29,39 @@ def test_the_points_of_all_tasks_are_ten():
 
 
 @pytest.mark.parametrize("number", TASKS)
-def test_full_points_need_everything_and_the_rest_gives_at_most_half(number):
-    tests = HIDDEN[number].TESTS
-    passed = dict.fromkeys(tests, True)
-    assert judging.points(number, tests, passed) == TASKS[number].points
+def test_a_mistake_costs_its_own_share(number):
+    tests, most, shares = HIDDEN[number].TESTS, TASKS[number].points, points.SHARES[number]
+    assert sum(shares.values()) == pytest.approx(most) and shares.keys() < tests.keys()
+    passed, nothing = dict.fromkeys(tests, True), dict.fromkeys(tests, False)
+    assert points.of_task(number, passed) == most
     for name in tests:
-        assert judging.points(number, tests, passed | {name: False}) <= TASKS[number].points / 2
-    gates = {name: not test.counts for name, test in tests.items()}
-    assert judging.points(number, tests, gates) == 0
+        given = points.of_task(number, passed | {name: False})
+        simple = points.of_task(number, passed | {name: False}, passed)
+        if name in shares:
+            assert given == pytest.approx(most - shares[name])
+            assert given < simple < most
+        else:
+            assert given == simple == points.CAP * most
+    assert points.of_task(number, {name: name not in shares for name in tests}) == 0
+    assert points.of_task(number, nothing) == points.of_task(number, {}) == 0
+    assert points.of_task(number, nothing, passed) <= points.CAP * most
+
+
+def test_the_table_of_points_is_printed(capsys):
+    with pytest.raises(SystemExit) as ended:
+        grade.main(["--points"])
+    printed = capsys.readouterr().out
+    assert not ended.value.code and printed.isascii()
+    for number, task in TASKS.items():
+        assert f"Task {number}, {task.name}: {task.points} point" in printed
+        assert all(test.name in printed for test in HIDDEN[number].TESTS.values())
+
+
+def test_simple_cases_are_of_one_prompt_or_one_response(course):
+    simple = {n: [c.simple for c in cases] for n, cases in course.cases.items()}
+    assert {n for n, flags in simple.items() if any(flags)} == {1, 4}
+    assert sum(simple[4]) >= 2 and not all(simple[1])
+    assert all(hasattr(HIDDEN[n], "SIMPLE_CASES") == any(flags) for n, flags in simple.items())
 
 
 def test_another_seed_gives_other_numbers_and_the_same_seed_the_same():
@@ -67,8 +92,7 @@ def test_odd_replies_are_wrong_and_no_error(course):
         for value in odd:
             box = SimpleNamespace(call=lambda case, answer, v=value: {"ok": True, "out": v})
             verdicts, _ = judging.run_cases(box, module, course.cases[number])
-            passed = common.combine(module.TESTS, verdicts)
-            assert judging.points(number, module.TESTS, passed) == 0
+            assert judging.scored(number, module, course.cases[number], verdicts)[0] == 0
 
 
 @pytest.mark.parametrize("value", [None, 3, torch.ones(3), [torch.ones(2)], {}, wire.Opaque("x")])

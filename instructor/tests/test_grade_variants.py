@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from instructor import calls, judging, variants, wire
-from instructor.hidden import common
 from tests.labfile import ROOT, TASKS, load_lab
 
 import tinylm  # isort: skip
@@ -54,8 +53,8 @@ def points(variant, course, folder):
     path = folder / "lab15_grpo.py"
     path.write_text(variant.text, encoding="utf-8")
     module, cases = course.modules[variant.task], course.cases[variant.task]
-    verdicts, _ = judging.run_cases(Direct(load_lab(path), variant.task), module, cases)
-    return judging.points(variant.task, module.TESTS, common.combine(module.TESTS, verdicts))
+    verdicts = judging.run_cases(Direct(load_lab(path), variant.task), module, cases)[0]
+    return judging.scored(variant.task, module, cases, verdicts)[0]
 
 
 def sample(made):
@@ -71,10 +70,10 @@ def test_right_variants_get_full_points(course, tmp_path):
 
 @pytest.mark.skipif(SLOW, reason="slow: LAB15_SLOW=1 runs it")
 @pytest.mark.parametrize("kind", ["chaffs", "trivial"])
-def test_wrong_variants_get_at_most_half(course, tmp_path, kind):
+def test_wrong_variants_lose_what_is_wrong(course, tmp_path, kind):
     made = list(getattr(variants, kind)())
-    lucky = {v.id for v in made if points(v, course, tmp_path) > TASKS[v.task].points / 2}
-    assert not lucky
+    lost = {v.id: TASKS[v.task].points - points(v, course, tmp_path) for v in made}
+    assert not {name: some for name, some in lost.items() if some < 0.2}
 
 
 NOTHING = {  # what a body returns that has learned nothing: a result for each task

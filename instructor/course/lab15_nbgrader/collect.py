@@ -4,9 +4,11 @@ nbgrader's own plugins unpack whatever is in a zip, as large as it may grow, dro
 end the whole command where a student has packed a file twice.
 """
 
+import hashlib
 import os
 import re
 import shutil
+import unicodedata
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -89,20 +91,40 @@ class Collector(FileNameCollectorPlugin):
         return info
 
 
-def from_folder(source: Path, target: Path) -> None:
-    """Copy a folder of student folders to submitted/STUDENT/lab15/, links left out."""
+def plain_name(name: str) -> str:
+    """Return a student's name without what a web page could take for more than a name.
+
+    nbgrader's pages write it into their HTML as it is.
+    """
+    odd = ("Cc", "Cf", "Cs", "Co", "Cn")
+    return "".join(
+        "_" if c in "<>\"&`\\{}" or unicodedata.category(c) in odd else c for c in name
+    )
+
+
+def from_folder(source: Path, target: Path) -> list[str]:
+    """Copy a folder of student folders to submitted/STUDENT/lab15/, links left out.
+
+    Returns a line for every name that was changed.
+    """
+    notes = []
     folders = [p for p in sorted(source.iterdir()) if p.is_dir() and not p.is_symlink()]
     folders = [p for p in folders if not p.name.startswith((".", "__"))]
     names = [re.sub(MOODLE + r"\Z", "", p.name) for p in folders]
     for student, name in zip(folders, names, strict=True):
         if names.count(name) > 1:  # two people of one name: with Moodle's number
             name = re.sub(MOODLE + r"\Z", r" (\g<number>)", student.name)
+        if (plain := plain_name(name)) != name:
+            tag = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+            notes.append(f"{name!a} is called '{plain}-{tag}'")
+            name = f"{plain}-{tag}"
         folder = target / name / "lab15"
         folder.mkdir(parents=True, exist_ok=True)
         for path in _files(student):
             # nbgrader would take a timestamp.txt for its own, and believe the time in it.
             if path.stat().st_size <= LARGEST and path.name != "timestamp.txt":
                 shutil.copyfile(path, folder / path.name)
+    return notes
 
 
 def _files(student: Path) -> list[Path]:

@@ -3,15 +3,16 @@
 from pathlib import Path
 from typing import Any
 
+import nbgrader
 from nbconvert.preprocessors import ClearMetadataPreprocessor, CSSHTMLHeaderPreprocessor
 from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, GetGrades
 
 from . import repair
 from .collect import Collector, Extractor
-from .execute import SafeExecute
+from .execute import IMAGES, SafeExecute
 from .export import TaskColumns
 from .scores import LAB_FILE, ExternalScores, HideHiddenTests, SaveScores
-from .show import markdown2html
+from .show import Harmless, as_text, markdown2html
 
 ASSIGNMENT = repair.ASSIGNMENT
 
@@ -65,7 +66,12 @@ def configure(c: Any, here: Path, hidden: list[str]) -> None:
     c.GenerateFeedback.preprocessors = [GetGrades, HideHiddenTests, CSSHTMLHeaderPreprocessor]
     c.GenerateFeedback.post_convert_hook = pages_only(here)
     c.HTMLExporter.sanitize_html = True
-    c.HTMLExporter.filters = {"markdown2html": markdown2html}
+    c.HTMLExporter.preprocessors = [Harmless]
+    c.HTMLExporter.filters = {"markdown2html": markdown2html, "clean_html": as_text}
+    theirs = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader" / "templates"
+    ours = Path(__file__).with_name("templates")
+    c.HTMLExporter.extra_template_basedirs = [str(ours), str(theirs)]
+    c.NbConvertBase.display_data_priority = [*IMAGES, "text/plain"]
     c.ZipCollectApp.extractor_plugin = Extractor
     c.ZipCollectApp.collector_plugin = Collector
     c.ExportApp.plugin_class = TaskColumns
