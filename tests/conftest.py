@@ -33,7 +33,7 @@ from tests.labfile import (
 from tests.limits import SECONDS, OutOfTime, TimeLimit
 
 LAB = pytest.StashKey()  # of the config: the loaded module
-COLLECTED = pytest.StashKey()  # of the config: task -> number of tests before -k
+COLLECTED = pytest.StashKey()  # of the config: task -> {test file: number of its tests}
 SHOWN = pytest.StashKey()  # of the config: the failure texts of this run
 OUTCOMES = pytest.StashKey()  # of the config: task -> {test: "passed", "failed" or "skipped"}
 ENDLESS = pytest.StashKey()  # of the config: task -> line where the time limit stopped a test
@@ -70,7 +70,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes more than a few seconds; needs --slow")
     # A test file that cannot be imported must not hide what the others say.
     config.option.continue_on_collection_errors = True
-    config.stash[COLLECTED] = dict.fromkeys(TASKS, 0)
+    config.stash[COLLECTED] = {n: {} for n in TASKS}
     config.stash[SHOWN] = set()
     config.stash[OUTCOMES] = {n: {} for n in TASKS}
     config.stash[ENDLESS] = {}
@@ -154,16 +154,27 @@ def pytest_report_header(config):
 
 
 def task_of(item):
-    """Return the task that a test belongs to, or None."""
+    """Return the task that a test (or a file of tests) belongs to, or None."""
     match = re.match(r"test_task([1-5])_", item.path.name)
     return int(match[1]) if match else None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_itemcollected(item):
-    """Count the tests of each task before -k takes some away."""
-    if (n := task_of(item)) and not _is_left_out(item):
-        item.config.stash[COLLECTED][n] += 1
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Count the tests of a file; say in a few lines why it cannot be read, such as a package.
+
+    Here the list is still whole: neither -k nor the id of a single test has shortened it.
+    """
+    report = yield
+    if n := isinstance(collector, pytest.Module) and task_of(collector):
+        tests = [x for x in report.result or [] if isinstance(x, pytest.Item)]
+        own = sum(not _is_left_out(item) for item in tests)
+        collector.config.stash[COLLECTED][n][collector.nodeid] = own
+    if report.failed and not collector.config.option.fulltrace:
+        lines = str(report.longrepr).splitlines()
+        errors = [line[1:].strip() for line in lines if line.startswith("E  ")] or lines[-1:]
+        report.longrepr = "\n".join(ascii_line(line) for line in errors[:4])
+    return report
 
 
 def _is_left_out(item):
@@ -272,17 +283,6 @@ def _once(config, text):
     return text
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector):
-    """Say in a few lines why a test file cannot be read, such as a package that is missing."""
-    report = yield
-    if report.failed and not collector.config.option.fulltrace:
-        lines = str(report.longrepr).splitlines()
-        errors = [line[1:].strip() for line in lines if line.startswith("E  ")] or lines[-1:]
-        report.longrepr = "\n".join(ascii_line(line) for line in errors[:4])
-    return report
-
-
 def _remember(item, n, report):
     outcomes = item.config.stash[OUTCOMES][n]
     if report.when == "call" or report.outcome != "passed":  # also an error before or after
@@ -339,7 +339,7 @@ def progress(config, n, state, outcomes):
         return state.short
     if not run:
         return "written, not tested in this run"
-    failed, total = run.count("failed"), config.stash[COLLECTED][n]
+    failed, total = run.count("failed"), sum(config.stash[COLLECTED][n].values())
     if n in config.stash[ENDLESS]:
         line = config.stash[ENDLESS][n]
         return f"does not end: stopped at line {line}; {len(run)} of {total} tests ran"
