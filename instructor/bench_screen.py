@@ -34,14 +34,9 @@ def rows(variants: Sequence[Variant], jobs: int) -> Iterable[tuple[Variant, runn
 
     tqdm.monitor_interval = 0  # its thread and fork do not go together
     os.environ["COLUMNS"] = str(COLUMNS)
-    here = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="lab15-screen-") as folder:
-        os.chdir(folder)  # so that the screen names the file as a student does, without folders
-        try:
-            results = runner.run_all(variants, ".", jobs, keep=True)
-            yield from tqdm(results, total=len(variants), ascii=True, disable=None)
-        finally:
-            os.chdir(here)
+        results = runner.run_all(variants, folder, jobs, keep=True)
+        yield from tqdm(results, total=len(variants), ascii=True, disable=None)
 
 
 def screen_of(result: runner.Result) -> list[str]:

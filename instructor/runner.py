@@ -108,14 +108,20 @@ def judge(variant: Variant, folder: str, quick: bool = False, keep: bool = False
         variant: what to test.
         folder: where to write the lab file.
         quick: stop at the first failure.
-        keep: keep all that pytest prints.
+        keep: keep all that pytest prints, and run it as on the lab's own file, without --lab.
     """
     import pytest
 
     start, watcher, output = time.monotonic(), _watcher(), io.StringIO()
     path = Path(folder, f"{variant.id}.py".replace("/", "_"))
     path.write_text(variant.text, encoding="utf-8")
-    options = [*OPTIONS, f"--lab={path}"] + ["-x"] * quick
+    options = [*OPTIONS, *(["-x"] * quick)]
+    if keep:
+        from tests import conftest
+
+        conftest.DEFAULT_LAB = path.absolute()
+    else:
+        options.append(f"--lab={path}")
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         code = int(pytest.main([*options, tests_of(variant.task)], plugins=[watcher]))
     path.unlink()
@@ -143,7 +149,7 @@ def run_all(
         folder: an empty folder for the lab files.
         jobs: number of processes at a time.
         quick: stop at a variant's first failure.
-        keep: keep all that pytest prints.
+        keep: as for judge.
     """
     if can_fork():
         preload()

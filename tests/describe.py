@@ -100,13 +100,14 @@ def _differing(message):
     if match is None:
         return message.split("\n")[0], ""
     call = " ".join(match["call"].split())
-    if found := re.match(r"(.*?) (?:of|in) grpo_loss: ", call):
-        what = found[1]
-    else:
-        what = call[call.rfind(")") + 1 :].rpartition(": ")[2] if ": " in call else ""
+    head, named, _ = call.partition("grpo_loss: ")  # 'loss of grpo_loss: rho=...'
+    if named:
+        what = re.sub(" (of|in) $", "", head)
+    else:  # 'sample_group(...): rewards, with ...', '..., cfg with G=3: result['kl']'
+        what = call[call.rfind(")") + 1 :].rpartition(": ")[2].partition(", with ")[0]
+        what = "" if "cfg with" in what else what.strip(", ")
     expected = match["expected"].split("\n")[0].split("  (")[0]
     yours = match["yours"].split("\n")[0].split("  (")[0]
-    what = "" if what.startswith(", cfg with") else what.partition(", with ")[0].strip(", ")
     return what, f"expected {_brief(expected)}, yours {_brief(yours)}"
 
 
