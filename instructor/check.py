@@ -97,6 +97,8 @@ def _how_named(variant: Variant, result: runner.Result, named: set[str]) -> str:
 
 def flaws(verdict: Verdict) -> list[str]:
     """Return what is wrong with the form of a variant's messages."""
+    from tests.explain import MOST, WIDTH
+
     body = [line.strip() for line in cut_at(verdict.variant.task)[3].splitlines()]
     secret = [line.split("  #")[0] for line in body if len(line) > 20]
     found = []
@@ -104,8 +106,8 @@ def flaws(verdict: Verdict) -> list[str]:
         lines = failure.text.splitlines()
         if not any(line.startswith("expected  ") for line in lines):
             continue  # an error in the student's code: shows a line of that
-        if len(lines) > 8 or max(map(len, lines)) > 100:
-            found.append(f"{failure.test}: more than 8 lines or 100 columns")
+        if len(lines) > MOST or max(map(len, lines)) > WIDTH:
+            found.append(f"{failure.test}: more than {MOST} lines or {WIDTH} columns")
         # What came back may hold a line of the student's; the rest must hold none of ours.
         ours = " ".join("\n".join(lines).split("\nyours  ")[0].split())
         ours += " ".join("\n".join(lines).partition("\nlikely  ")[2].split())

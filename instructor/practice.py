@@ -16,7 +16,7 @@ from tests.labfile import ROOT, TASKS
 
 # Tests and tools of the lab that no test of a task needs.
 UNUSED = ("install", "notebook", "reset", "watch", "test_given_tinylm", "test_training")
-LINES, COLUMNS, FAILURES, MISTAKES = 14, 110, 12, 3
+LINES, COLUMNS, FAILURES, MISTAKES, SHOWN = 14, 110, 12, 8, 4
 LONGEST = 4000  # characters of a text that are looked at
 
 
@@ -65,8 +65,15 @@ def read(reply, number=None):
         return "All public tests of this task pass; the hidden ones use other numbers.", []
     if None in failures:
         return "What came back of the public tests was no answer.", []
-    (test, text, _), *others = failures
-    lines = [f"{test}:", text]
+    # As on the student's own screen (tests/screen.py): one message for each mistake that is named,
+    # or else the first one; the other tests by their names.
+    named_rows: dict = {}
+    for row in failures:
+        if row[2]:
+            named_rows.setdefault(row[2], row)
+    shown = list(named_rows.values())[:SHOWN] or failures[:1]
+    lines = "\n\n".join(f"{test}:\n{text}" for test, text, _ in shown).split("\n")
+    others = [row for row in failures if row not in shown]
     names = dict.fromkeys(name.split("[")[0] for name, *_ in others)
     if names:
         lines += ["", *textwrap.wrap(f"Not passed as well: {', '.join(names)}", 100)[:8]]

@@ -44,7 +44,7 @@ class Result(NamedTuple):
     code: int
     failures: list[Failure]
     seconds: float
-    output: str  # of pytest; only kept where code is neither 0 nor 1
+    output: str  # of pytest; kept where code is neither 0 nor 1, or on demand
 
 
 class _Watcher:
@@ -101,24 +101,31 @@ def preload() -> None:
     gc.freeze()  # pytest collects garbage at its end; this spares it all that was imported
 
 
-def judge(variant: Variant, folder: str, quick: bool = False) -> Result:
+def judge(variant: Variant, folder: str, quick: bool = False, keep: bool = False) -> Result:
     """Run pytest in this process on one variant.
 
     Args:
         variant: what to test.
         folder: where to write the lab file.
         quick: stop at the first failure.
+        keep: keep all that pytest prints, and run it as on the lab's own file, without --lab.
     """
     import pytest
 
     start, watcher, output = time.monotonic(), _watcher(), io.StringIO()
     path = Path(folder, f"{variant.id}.py".replace("/", "_"))
     path.write_text(variant.text, encoding="utf-8")
-    options = [*OPTIONS, f"--lab={path}"] + ["-x"] * quick
+    options = [*OPTIONS, *(["-x"] * quick)]
+    if keep:
+        from tests import conftest
+
+        conftest.DEFAULT_LAB = path.absolute()
+    else:
+        options.append(f"--lab={path}")
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         code = int(pytest.main([*options, tests_of(variant.task)], plugins=[watcher]))
     path.unlink()
-    text = "" if code in (0, 1) else output.getvalue()[-3000:]
+    text = output.getvalue() if keep else "" if code in (0, 1) else output.getvalue()[-3000:]
     return Result(code, watcher.failures, time.monotonic() - start, text)
 
 
@@ -129,7 +136,11 @@ def can_fork() -> bool:
 
 
 def run_all(
-    variants: Iterable[Variant], folder: str, jobs: int = 2, quick: bool = False
+    variants: Iterable[Variant],
+    folder: str,
+    jobs: int = 2,
+    quick: bool = False,
+    keep: bool = False,
 ) -> Iterator[tuple[Variant, Result]]:
     """Yield (variant, result) in the order in which they finish.
 
@@ -138,12 +149,13 @@ def run_all(
         folder: an empty folder for the lab files.
         jobs: number of processes at a time.
         quick: stop at a variant's first failure.
+        keep: as for judge.
     """
     if can_fork():
         preload()
-        yield from _forked(list(variants), folder, jobs, quick)
+        yield from _forked(list(variants), folder, jobs, quick, keep)
     else:
-        yield from _spawned(list(variants), folder, jobs, quick)
+        yield from _spawned(list(variants), folder, jobs, quick, keep)
 
 
 # ---------------------------------------------------------------- with fork
@@ -157,7 +169,7 @@ class _Child(NamedTuple):
 
 
 def _forked(
-    variants: list[Variant], folder: str, jobs: int, quick: bool
+    variants: list[Variant], folder: str, jobs: int, quick: bool, keep: bool
 ) -> Iterator[tuple[Variant, Result]]:
     waiting = variants[::-1]
     running: dict[int, _Child] = {}  # by the pipe that its result comes from
@@ -165,7 +177,7 @@ def _forked(
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
-                    pipe, child = _fork(waiting.pop(), folder, quick)
+                    pipe, child = _fork(waiting.pop(), folder, quick, keep)
                     running[pipe] = child
                     pipes.register(pipe, selectors.EVENT_READ)
                 for key, _ in pipes.select(timeout=1.0):
@@ -185,7 +197,7 @@ def _forked(
                 os.waitpid(child.pid, 0)
 
 
-def _fork(variant: Variant, folder: str, quick: bool) -> tuple[int, _Child]:
+def _fork(variant: Variant, folder: str, quick: bool, keep: bool) -> tuple[int, _Child]:
     """Start a child that writes its result as JSON to a pipe."""
     read, write = os.pipe()
     with warnings.catch_warnings():
@@ -199,7 +211,7 @@ def _fork(variant: Variant, folder: str, quick: bool) -> tuple[int, _Child]:
         silent = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(silent, fd)
-        result = json.dumps(judge(variant, folder, quick)).encode()
+        result = json.dumps(judge(variant, folder, quick, keep)).encode()
         with os.fdopen(write, "wb") as pipe:
             pipe.write(result)
     finally:
@@ -221,13 +233,13 @@ def _result(child: _Child) -> Result:
 
 
 def _spawned(
-    variants: list[Variant], folder: str, jobs: int, quick: bool
+    variants: list[Variant], folder: str, jobs: int, quick: bool, keep: bool
 ) -> Iterator[tuple[Variant, Result]]:
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(
         jobs, spawn, initializer=preload, max_tasks_per_child=50
     ) as pool:
-        futures = {pool.submit(judge, variant, folder, quick): variant for variant in variants}
+        futures = {pool.submit(judge, v, folder, quick, keep): v for v in variants}
         try:
             for future in concurrent.futures.as_completed(futures):
                 yield futures[future], future.result()

@@ -19,8 +19,8 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch: more threads are slower on 
 
 import pytest
 
-from tests import hints
-from tests.describe import describe
+from tests import hints, screen
+from tests.describe import failure
 from tests.labfile import (
     DEFAULT_LAB,
     TASKS,
@@ -33,8 +33,8 @@ from tests.labfile import (
 from tests.limits import SECONDS, OutOfTime, TimeLimit
 
 LAB = pytest.StashKey()  # of the config: the loaded module
-COLLECTED = pytest.StashKey()  # of the config: task -> number of tests before -k
-SHOWN = pytest.StashKey()  # of the config: the failure texts of this run
+COLLECTED = pytest.StashKey()  # of the config: task -> {test file: number of its tests}
+WHOLE = pytest.StashKey()  # of the config: pytest's list of failures, while it is shortened
 OUTCOMES = pytest.StashKey()  # of the config: task -> {test: "passed", "failed" or "skipped"}
 ENDLESS = pytest.StashKey()  # of the config: task -> line where the time limit stopped a test
 CLOCK = pytest.StashKey()  # of the config: the time limit of the test that runs
@@ -70,10 +70,10 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes more than a few seconds; needs --slow")
     # A test file that cannot be imported must not hide what the others say.
     config.option.continue_on_collection_errors = True
-    config.stash[COLLECTED] = dict.fromkeys(TASKS, 0)
-    config.stash[SHOWN] = set()
+    config.stash[COLLECTED] = {n: {} for n in TASKS}
     config.stash[OUTCOMES] = {n: {} for n in TASKS}
     config.stash[ENDLESS] = {}
+    config.pluginmanager.register(Together(), "lab15-together")
     if config.pluginmanager.hasplugin("faulthandler"):
         with contextlib.suppress(OSError):  # no stderr at all
             config.stash[STDERR] = os.dup(2)
@@ -154,16 +154,27 @@ def pytest_report_header(config):
 
 
 def task_of(item):
-    """Return the task that a test belongs to, or None."""
+    """Return the task that a test (or a file of tests) belongs to, or None."""
     match = re.match(r"test_task([1-5])_", item.path.name)
     return int(match[1]) if match else None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_itemcollected(item):
-    """Count the tests of each task before -k takes some away."""
-    if (n := task_of(item)) and not _is_left_out(item):
-        item.config.stash[COLLECTED][n] += 1
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Count the tests of a file; say in a few lines why it cannot be read, such as a package.
+
+    Here the list is still whole: neither -k nor the id of a single test has shortened it.
+    """
+    report = yield
+    if n := isinstance(collector, pytest.Module) and task_of(collector):
+        tests = [x for x in report.result or [] if isinstance(x, pytest.Item)]
+        own = sum(not _is_left_out(item) for item in tests)
+        collector.config.stash[COLLECTED][n][collector.nodeid] = own
+    if report.failed and not collector.config.option.fulltrace:
+        lines = str(report.longrepr).splitlines()
+        errors = [line[1:].strip() for line in lines if line.startswith("E  ")] or lines[-1:]
+        report.longrepr = "\n".join(ascii_line(line) for line in errors[:4])
+    return report
 
 
 def _is_left_out(item):
@@ -254,33 +265,14 @@ def pytest_runtest_makereport(item, call):
     if n is not None and (state := task_state(lab, n)).kind != "written":
         report.task_kind, report.longrepr = state.kind, state.text
     elif n is not None or (lab is not None and of_the_lab(error, lab)):
-        report.longrepr = _once(item.config, describe(error, lab, n))
+        report.failure = tuple(failure(error, lab, n, item.name, report.capstdout))
+        report.longrepr = screen.Failure(*report.failure).text
     return report
 
 
 def of_the_lab(error, lab):
     """Return whether the exception comes from the student's code."""
     return isinstance(error, OutOfTime) or bool(lab_frames(error, lab.__file__))
-
-
-def _once(config, text):
-    """Return a text, or only its first line if an earlier test of this run showed it already."""
-    shown = config.stash[SHOWN]
-    if text in shown and "\n" in text:
-        return text.split("\n")[0][:89] + " (as above)"
-    shown.add(text)
-    return text
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector):
-    """Say in a few lines why a test file cannot be read, such as a package that is missing."""
-    report = yield
-    if report.failed and not collector.config.option.fulltrace:
-        lines = str(report.longrepr).splitlines()
-        errors = [line[1:].strip() for line in lines if line.startswith("E  ")] or lines[-1:]
-        report.longrepr = "\n".join(ascii_line(line) for line in errors[:4])
-    return report
 
 
 def _remember(item, n, report):
@@ -302,24 +294,83 @@ def pytest_report_teststatus(report):
 # ============================================================== the lines at the end
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own summary
 def pytest_terminal_summary(terminalreporter, config):
-    """Say which tasks cannot be tested, what failed on loading, and how far the tasks are."""
-    if config.option.collectonly:
-        return
+    """Say what fails and why, what failed on loading, how far the tasks are, what comes next."""
+    stats = terminalreporter.stats
+    failed = stats.get("failed", [])
+    ours = [report for report in failed if hasattr(report, "failure")]
+    together = bool(ours) and is_brief(config) and not terminalreporter.no_summary
+    try:
+        if together:
+            stats["failed"] = [report for report in failed if report not in ours]
+            config.stash[WHOLE] = failed
+        result = yield
+    finally:
+        if together:
+            stats["failed"] = failed
+    if not config.option.collectonly:
+        failures = [screen.Failure(*report.failure) for report in ours]
+        for lines in closing(config, failures, together, terminalreporter._tw.fullwidth):
+            terminalreporter.write_line("")
+            for line in lines:
+                terminalreporter.write_line(line, red=line.startswith("____"))
+    return result
+
+
+class Together:
+    """Gives pytest's own list of failures back when its long messages are passed.
+
+    The short summary (-ra) and the summaries of other plugins then see every failure.
+    """
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter, config):
+        """Put the list back."""
+        if WHOLE in config.stash:
+            terminalreporter.stats["failed"] = config.stash[WHOLE]
+
+
+def is_brief(config):
+    """Return whether failures are shown by their causes; -v and --tb=... show every message."""
+    wordy = any(re.fullmatch(r"-q*vv*q*|--verbose", str(arg)) for arg in
+                config.invocation_params.args)
+    return config.option.tbstyle == "auto" and not config.option.fulltrace and not wordy
+
+
+def closing(config, failures, together, width):
+    """Return blocks of lines for the end of the screen.
+
+    Args:
+        config: pytest's.
+        failures: a screen.Failure for each test that fails.
+        together: whether to show their messages here, by cause.
+        width: columns of the screen.
+    """
     lab = get_lab(config)
     states = {n: task_state(lab, n) for n in TASKS}
     ran = {n: list(config.stash[OUTCOMES][n].values()) for n in TASKS}
     unable = [states[n].text for n in TASKS if ran[n] and states[n].kind != "written"]
+    offers = hints.lines_for(config, {n: [states[n].kind, *ran[n]] for n in TASKS if ran[n]})
     blocks = [
+        screen.lines(failures, width) if together else [],
         unable,
         load_notes(lab, states, ran),
         [f"task{n} {TASKS[n].name:<18}{progress(config, n, states[n], ran[n])}" for n in TASKS],
-        hints.lines_for(config, {n: [states[n].kind, *ran[n]] for n in TASKS if ran[n]}),
+        offers if config.getoption("--hints") else [],
+        next_lines(config, states, ran, failures if together else [])
+        + (offers if not config.getoption("--hints") else []),
     ]
-    for lines in filter(None, blocks):
-        terminalreporter.write_line("")
-        for line in lines:
-            terminalreporter.write_line(line)
+    return [block for block in blocks if block]
+
+
+def next_lines(config, states, ran, failures):
+    """Return what to read and to run for the first task that does not pass."""
+    for n in TASKS:
+        if ran[n] and (states[n].kind != "written" or "failed" in ran[n]):
+            options = screen.lab_option(config.getoption("--lab"))
+            return screen.next_step(n, failures, options)
+    return []
 
 
 def load_notes(lab, states, ran):
@@ -339,7 +390,7 @@ def progress(config, n, state, outcomes):
         return state.short
     if not run:
         return "written, not tested in this run"
-    failed, total = run.count("failed"), config.stash[COLLECTED][n]
+    failed, total = run.count("failed"), sum(config.stash[COLLECTED][n].values())
     if n in config.stash[ENDLESS]:
         line = config.stash[ENDLESS][n]
         return f"does not end: stopped at line {line}; {len(run)} of {total} tests ran"

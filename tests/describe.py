@@ -2,12 +2,17 @@
 
 import linecache
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from tests import screen
 from tests.labfile import NUMBER_OF, TASKS, ascii_line, error_text, lab_frames, problem_line
 from tests.limits import OutOfTime
+
+CALL = re.compile(r"(?P<call>.*?)\nexpected  +(?P<expected>.*?)\nyours  +(?P<yours>.*)", re.DOTALL)
+LONGEST = 150  # characters of an exception's line: two lines of a screen
 
 
 def describe(error, lab, n):
@@ -25,6 +30,92 @@ def describe(error, lab, n):
         if n and problem.task == n:  # often the real cause
             lines.append(f"when loaded: {problem_line(lab, problem)}")
     return "\n".join(lines)
+
+
+# ============================================================== its cause
+
+
+def failure(error, lab, n, test, printed=""):
+    """Return what screen.py has to know of a test that fails.
+
+    Args:
+        error: the exception.
+        lab: the module under test.
+        n: the task, or None.
+        test: the test's name.
+        printed: what the student's code printed.
+    """
+    rank, cause, short, raised = _cause(error, lab, n)
+    text, short = describe(error, lab, n), " ".join(short.split())
+    short = ascii_line(short, 400) if not short.isascii() else short
+    return screen.Failure(n or 0, test, text, rank, cause, short, raised, printed)
+
+
+def _cause(error, lab, n):
+    """Return (rank, cause, short, raised) of an exception; see screen.Failure."""
+    if isinstance(error, pytest.fail.Exception):
+        return _cause_of_message(error, lab, n)
+    if isinstance(error, OutOfTime):
+        text = describe(error, lab, n).split("\n")[0]
+        return screen.ENDLESS, f"time at line {error.line}", text, ""
+    if frames := lab_frames(error, lab.__file__):
+        where = f"{os.path.basename(lab.__file__)} line {frames[-1][1]}"
+        text = (_error_lines(error) or [type(error).__name__])[0]
+        return screen.RAISED, _raised(error, frames), f"{where}: {text}", ""
+    text = (_error_lines(error) or [type(error).__name__])[0]
+    if n and isinstance(error, TypeError) and f"{TASKS[n].name}() " in str(error):
+        return screen.RAISED, f"call of task {n}: {text}", text, ""
+    return screen.UNKNOWN, f"task {n}: {text}", text, ""
+
+
+def _raised(error, frames):
+    return f"{type(error).__name__} at line {frames[-1][1]}"
+
+
+def _cause_of_message(error, lab, n):
+    """Return _cause of a failure that has a message already."""
+    mistake, message = getattr(error, "mistake", None), str(error.msg)
+    likely = getattr(error, "likely", "") or message.split("\n")[0]
+    if mistake and not mistake.startswith("any."):
+        # The student's exception that led the test to this mistake, where there was one.
+        frames = error.__context__ and lab_frames(error.__context__, lab.__file__)
+        raised = _raised(error.__context__, frames) if frames else ""
+        return screen.NAMED, "+".join(sorted(mistake.split("+"))), likely, raised
+    what, values = _differing(message)
+    if mistake:
+        return screen.GENERAL, f"task {n}: {mistake} {what}", _joined(what, likely), ""
+    return screen.UNKNOWN, f"task {n}: {what}", _joined(what, values), ""
+
+
+def _joined(*parts):
+    return ": ".join(part for part in parts if part)
+
+
+def _differing(message):
+    """Return (part of the result that is wrong, its two values) of a four-part message.
+
+    Of another message: its first line, and nothing.
+    """
+    match = CALL.match(message)
+    if match is None:
+        return message.split("\n")[0], ""
+    call = " ".join(match["call"].split())
+    head, named, _ = call.partition("grpo_loss: ")  # 'loss of grpo_loss: rho=...'
+    if named:
+        what = re.sub(" (of|in) $", "", head)
+    else:  # 'sample_group(...): rewards, with ...', '..., cfg with G=3: result['kl']'
+        what = call[call.rfind(")") + 1 :].rpartition(": ")[2].partition(", with ")[0]
+        what = "" if "cfg with" in what else what.strip(", ")
+    expected = match["expected"].split("\n")[0].split("  (")[0]
+    yours = match["yours"].split("\n")[0].split("  (")[0]
+    return what, f"expected {_brief(expected)}, yours {_brief(yours)}"
+
+
+def _brief(text, room=20):
+    return text if len(text) <= room else text[: room - 4] + " ..."
+
+
+# ============================================================== its lines
 
 
 def _in_student_code(error, lab, frames):
@@ -78,4 +169,4 @@ def _frames(tb):
 def _error_lines(error, limit=3):
     """Return the exception's own text, cut to a few short lines."""
     lines = [line for line in error_text(error).splitlines() if line.strip()]
-    return [ascii_line(line) for line in lines[:limit]]
+    return [ascii_line(line, LONGEST) for line in lines[:limit]]

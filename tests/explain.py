@@ -3,7 +3,7 @@
     group_advantages(rewards=[1, 0, 0, 0], G=4)
     expected  [1.7317, -0.5772, -0.5772, -0.5772]
     yours     [1.4997, -0.4999, -0.4999, -0.4999]  (first difference at index 0)
-    likely    these are the numbers with the sample std (divide by G-1); ...  Read: chapter.md ...
+    likely    these are the numbers with the sample std (divide by G-1); ...
 
 The cause is looked up, not guessed: a known mistake is named only when it gives the numbers that
 came back. Where no mistake (or more than one) fits, the last part is left out.
@@ -25,7 +25,7 @@ import torch
 from . import mistakes_calls, mistakes_tensors
 from .labfile import is_real
 
-WIDTH = 100
+WIDTH, MOST = 80, 9  # columns and lines of a message
 INDENT = " " * 10
 ROOM = WIDTH - len(INDENT)
 
@@ -255,22 +255,17 @@ def _place(index, shape):
 
 
 def message(call, expected, yours, mistake=None):
-    """The four-part message as text; at most 8 lines of at most 100 columns."""
+    """The four-part message as text; at most MOST lines of WIDTH columns."""
     lines = textwrap.wrap(call, WIDTH, subsequent_indent="    ")[:2]
     lines += _part("expected", expected, 2) + _part("yours", yours, 2)
     if mistake:
-        lines += _part("likely", likely(mistake), 8 - len(lines))
+        lines += _part("likely", likely(mistake), MOST - len(lines))
     return "\n".join(lines)
 
 
 def likely(mistake):
-    """The text of a mistake id (or of several joined by "+") with the section to read."""
-    entries = [MISTAKES[name] for name in mistake.split("+")]
-    text = "  And: ".join(entry.text for entry in entries)
-    sections = sorted({entry.section for entry in entries if entry.section})
-    if sections:
-        text += "  Read: chapter.md section " + " and ".join(map(str, sections))
-    return text
+    """The text of a mistake id, or of several joined by "+"."""
+    return "  And: ".join(MISTAKES[name].text for name in mistake.split("+"))
 
 
 def _part(label, value, most):
@@ -291,5 +286,5 @@ def fail(call, expected, yours, mistake=None):
         mistake: an id of MISTAKES, several joined by "+", or None.
     """
     failure = pytest.fail.Exception(message(call, expected, yours, mistake), pytrace=False)
-    failure.mistake = mistake
+    failure.mistake, failure.likely = mistake, likely(mistake) if mistake else ""
     raise failure from None  # an error of the student's that led here is part of the message

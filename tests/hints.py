@@ -7,6 +7,7 @@ The texts of this file are the only ones; the fold-outs in chapter.md are made f
 import re
 import textwrap
 
+from tests import screen
 from tests.labfile import TASKS
 
 HINTS = {
@@ -121,8 +122,8 @@ def lines_for(config, runs):
     if level:
         wanted = list(runs) if len(runs) == 1 else failing[:1]
         return [line for n in wanted for line in hint_lines(n, level)]
-    lab = config.getoption("--lab")
-    return [offer(n, f" --lab={lab}" * bool(lab)) for n in failing if n in again][:1]
+    options = screen.lab_option(config.getoption("--lab"))
+    return [offer(n, options) for n in failing if n in again][:1]
 
 
 def _failed_before(config, runs, failing):

@@ -9,13 +9,13 @@ import gc
 import importlib
 import io
 import os
-import re
 from pathlib import Path
 from typing import NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch, as in conftest.py
 
-from tests.labfile import ROOT, TASKS, ascii_line, task_state
+from tests import screen
+from tests.labfile import DEFAULT_LAB, ROOT, TASKS, ascii_line, task_state
 from tests.limits import SECONDS
 
 # Without what only costs time here: the cache, log records, a search for garbage at the end.
@@ -29,9 +29,9 @@ class Verdict(NamedTuple):
 
     kind: "passed", "failed", "unwritten", "missing", "broken", or "written" (not tested).
     progress: a few words, such as "3 of 9 tests fail".
-    test: the name of the first test that failed, or "".
+    test: the name of the test that is shown in full, or "".
     message: what that test says, or why the task cannot be tested, or "".
-    printed: what the student's code printed during that test.
+    failures: a row of screen.Failure for every test that failed.
     """
 
     number: int
@@ -39,18 +39,33 @@ class Verdict(NamedTuple):
     progress: str
     test: str = ""
     message: str = ""
-    printed: str = ""
+    failures: tuple = ()
 
-    def lines(self):
-        """Return what to show of a task that does not pass: its message and what it printed."""
-        lines = [self.test] * bool(self.test) + self.message.split("\n")
-        if self.kind == "unwritten":
-            lines.append(f"Read: chapter.md section {TASKS[self.number].section}")
-        if printed := self.printed.expandtabs(4).rstrip():
-            last = printed.split("\n")[-8:]
-            lines += ["", "your code printed", *(f"    {line[:96]}" for line in last)]
-        # What a terminal cannot show, or what would move its cursor, is written as in Python.
-        return [re.sub("[^ -~]", lambda match: ascii(match[0])[1:-1], line) for line in lines]
+
+def told(verdict, others=(), options="", width=screen.WIDTH):
+    """Return the lines to show of a task that does not pass, and of other tasks whose tests fail.
+
+    Args:
+        verdict: of the task to begin with.
+        others: Verdicts of tasks to tell of in short.
+        options: more of pytest's options, such as " --lab=FILE".
+        width: columns of the screen.
+    """
+    n, lines = verdict.number, []
+    failures = [screen.Failure(*row) for v in (verdict, *others) for row in v.failures]
+    if not verdict.failures:
+        lines += [part for line in verdict.message.split("\n") for part in screen.wrap(line, width)]
+    if failures:
+        lines += [""] * bool(lines) + screen.lines(failures, width, focus=n)
+    lines += ["", screen.reading(n), *screen.more_messages(failures, options)]
+    return [screen.plain(line) for line in lines]
+
+
+def option_for(path):
+    """Return pytest's option for a lab file, or "" for the one that is tested without it."""
+    if os.path.realpath(path) == os.path.realpath(DEFAULT_LAB):
+        return ""
+    return screen.lab_option(path)
 
 
 class JudgeError(Exception):
@@ -135,7 +150,7 @@ class _Listener:
 
     def __init__(self, tell):
         self.tell, self.verdicts, self.notes, self.broken = tell, {}, [], []
-        self.first = {}  # task -> the first report of a failure
+        self.failures = {n: [] for n in TASKS}  # task -> rows of screen.Failure
         self.now = None  # the task whose tests are running
 
     def pytest_configure(self, config):
@@ -151,8 +166,8 @@ class _Listener:
         if n != self.now:
             self._finish()
             self.now = n
-        if report.failed:
-            self.first.setdefault(n, report)
+        if report.failed and hasattr(report, "failure"):
+            self.failures[n].append(report.failure)
 
     def pytest_sessionfinish(self):
         self._finish()
@@ -180,8 +195,8 @@ class _Listener:
             return Verdict(n, states[n].kind, words, "", states[n].text)
         if not ran[n]:
             return Verdict(n, "written", words)
-        if n not in self.first:
+        rows = self.failures[n]
+        if not rows:
             return Verdict(n, "passed", words)
-        report = self.first[n]
-        test = report.nodeid.split("::")[-1]
-        return Verdict(n, "failed", words, test, str(report.longrepr), report.capstdout)
+        best = screen.groups([screen.Failure(*row) for row in rows])[0][0]
+        return Verdict(n, "failed", words, best.test, best.text, tuple(rows))

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from tests import hints as texts
-from tests.judge import JudgeError, judge
+from tests.judge import JudgeError, judge, option_for, told
 from tests.labfile import DEFAULT_LAB, NUMBER_OF, TASKS, ascii_line
 from tests.limits import SECONDS
 
@@ -50,7 +50,7 @@ def report(task=None, lab=None, hints=0, limit=SECONDS):
         return Report("the run was ended by sys.exit()", [])
     chosen = [verdicts[n] for n in numbers]
     shown = next((v for v in chosen if v.kind != "passed"), chosen[0])
-    lines = _lines(shown, path) + notes
+    lines = _lines(shown, chosen, path) + notes
     failed_again = texts.count(
         _failures.setdefault(str(path), {}), shown.number, shown.kind != "passed"
     )
@@ -76,15 +76,16 @@ def _headline(chosen, shown):
     return f"task{shown.number} {TASKS[shown.number].name}: {shown.progress}"
 
 
-def _lines(verdict, path):
-    """Return the lines below the headline."""
+def _lines(verdict, chosen, path):
+    """Return the lines below the headline; `chosen` are the verdicts of all tasks asked for."""
     n, lines = verdict.number, []
     if _typed_here(verdict, path):
         name = TASKS[n].name
         lines += [f"Your {name} is in the notebook, but the tests read {path.name}:",
                   "put it there, save the file, and run this cell again."]
     elif verdict.kind != "passed":
-        lines += verdict.lines()
+        others = [v for v in chosen if v is not verdict]
+        lines += told(verdict, others, option_for(path))
     return lines
 
 

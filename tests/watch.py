@@ -10,6 +10,7 @@ import ast
 import json
 import os
 import queue
+import shutil
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ if __name__ == "__main__" and not __package__:  # python tests/watch.py
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from tests import hints
-from tests.judge import JudgeError, Verdict, warm_up
+from tests.judge import JudgeError, Verdict, option_for, told, warm_up
 from tests.labfile import DEFAULT_LAB, TASKS, ascii_line, cut, read_source
 from tests.limits import SECONDS
 from tests.runs import Forked, Spawned, can_fork
@@ -37,11 +38,6 @@ def signature(path):
     except OSError:
         return None
     return info.st_mtime_ns, info.st_size, info.st_ino
-
-
-def same_file(path, other):
-    """Return whether two paths lead to the same file, there or not."""
-    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def read(path):
@@ -154,11 +150,13 @@ class Board:
             return [self.error]
         if self.focus is None:
             return ["All five tasks pass. Train with them:  python lab15_grpo.py"]
-        verdict = self.verdicts[self.focus]
-        lines = verdict.lines()
+        verdicts = [v for n, v in sorted(self.verdicts.items()) if n in self.new]
+        others = [v for v in verdicts if v.number != self.focus]
+        options = option_for(self.path)
+        width = shutil.get_terminal_size().columns
+        lines = told(self.verdicts[self.focus], others, options, width)
         if self.failures.get(str(self.focus), 0) >= 2:
-            options = "" if same_file(self.path, DEFAULT_LAB) else f' --lab="{self.path}"'
-            lines += ["", hints.offer(self.focus, options)]
+            lines.append(hints.offer(self.focus, options))
         return lines
 
 
