@@ -18,14 +18,15 @@ import torch
 from tests.labfile import ROOT
 
 IN_BOX = ("calls", "isolate", "practice_run", "syscalls", "wire", "worker")
+# Of the public tests only what loads a file: the others know what is right.
+ENGINE = ("errors", "labfile", "limits", "settings", "surroundings")
 # What a box holds; all of it may be read by any student.
 CONTENTS = {
     **{f"{n}.py": ROOT / "instructor" / f"{n}.py" for n in IN_BOX},
     "standins.py": ROOT / "instructor" / "hidden" / "standins.py",
     "tinylm.py": ROOT / "tinylm.py",
     "tests/__init__.py": ROOT / "tests" / "__init__.py",
-    # Of the public tests only what loads a file: the others know what is right.
-    **{f"tests/{n}.py": ROOT / "tests" / f"{n}.py" for n in ("labfile", "limits", "surroundings")},
+    **{f"tests/{n}.py": ROOT / "tests" / f"{n}.py" for n in ENGINE},
 }
 ENVIRONMENT = {
     "LAB15_SANDBOX": "1",

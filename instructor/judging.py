@@ -38,6 +38,7 @@ ENGINE += ("instructor/sandbox.py", "instructor/bwrap.py", "instructor/worker.py
 ENGINE += ("instructor/calls.py", "instructor/isolate.py", "instructor/syscalls.py")
 ENGINE += ("instructor/wire.py", "instructor/hidden/common.py", "tinylm.py")
 ENGINE += ("tests/labfile.py", "tests/limits.py", "tests/surroundings.py")
+ENGINE += ("tests/errors.py", "tests/settings.py")
 STANDINS = {1: True, 2: False, 3: False, 4: True, 5: True}  # whether a task's verdict needs them
 ORACLES = {4: ("grpo_loss", "k3_kl"), 5: ("grpo_step",)}  # functions of the solution
 
