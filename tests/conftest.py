@@ -19,7 +19,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch: more threads are slower on 
 
 import pytest
 
-from tests import hints, screen
+from tests import guard, hints, screen, settings, shadows
 from tests.describe import failure
 from tests.labfile import (
     DEFAULT_LAB,
@@ -27,10 +27,12 @@ from tests.labfile import (
     ascii_line,
     lab_frames,
     load_lab,
+    no_lab_file,
     problem_line,
     task_state,
 )
-from tests.limits import SECONDS, OutOfTime, TimeLimit
+from tests.limits import SECONDS, OutOfTime, TimeLimit, memory_limit
+from tests.surroundings import itself, tamed
 
 LAB = pytest.StashKey()  # of the config: the loaded module
 COLLECTED = pytest.StashKey()  # of the config: task -> {test file: number of its tests}
@@ -77,13 +79,21 @@ def pytest_configure(config):
     if config.pluginmanager.hasplugin("faulthandler"):
         with contextlib.suppress(OSError):  # no stderr at all
             config.stash[STDERR] = os.dup(2)
+    if line := shadows.complaint(lab_path(config)):
+        raise pytest.UsageError(line)
     if importlib.util.find_spec("torch") is None:
         raise pytest.UsageError(
             f"PyTorch is not installed for {sys.executable}; "
             "run: python -m pip install -r requirements.txt"
         )
-    if not lab_path(config).is_file():
-        raise pytest.UsageError(ascii_line(f"there is no lab file {lab_path(config)}", 500))
+    if line := no_lab_file(lab_path(config)):
+        raise pytest.UsageError(ascii_line(line, 500))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Run the tests in a second process where a crash would lose the verdicts; see guard.py."""
+    return guard.main(config, lab_path(config))
 
 
 def pytest_unconfigure(config):
@@ -110,6 +120,7 @@ def get_lab(config):
     """Return the module under test; loaded once per run, when first needed."""
     if LAB not in config.stash:
         config.stash[LAB] = load_lab(lab_path(config), limit=config.getoption("--limit"))
+        guard.mark(config, config.stash[LAB])
         # Imports inside the student's functions find the modules beside the file, too.
         if (folder := os.path.dirname(config.stash[LAB].__file__)) not in sys.path:
             sys.path.append(folder)
@@ -133,12 +144,10 @@ def whole_lab(lab):
 
 @pytest.fixture(autouse=True)
 def fresh_state():
-    """Give every test the same seeds and undo settings that student code may have changed."""
+    """Give every test the same seeds, and the settings that it counts on."""
     import torch
 
-    torch.set_num_threads(1)
-    torch.set_grad_enabled(True)
-    torch.set_default_dtype(torch.float32)
+    settings.fresh()
     torch.manual_seed(0)
     random.seed(0)
     if "numpy" in sys.modules:
@@ -214,8 +223,9 @@ def pytest_runtest_setup(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """Stop a test when the student's code runs on and on."""
-    with time_limit(item):
+    """Stop a test when the student's code runs on and on; put back what it switches."""
+    known = itself(item.config.stash[LAB]) if LAB in item.config.stash else contextlib.nullcontext()
+    with settings.kept(), tamed(), known, memory_limit(), time_limit(item):
         return (yield)
 
 
@@ -231,8 +241,8 @@ def time_limit(item):
     last_resort = seconds and STDERR in config.stash
     try:
         if last_resort:
-            stderr = config.stash[STDERR]
-            faulthandler.dump_traceback_later(seconds + 10, exit=True, file=stderr)
+            file = guard.dump_file(config) or config.stash[STDERR]
+            faulthandler.dump_traceback_later(seconds + 10, exit=True, file=file)
         with config.stash[CLOCK]:
             yield
     finally:

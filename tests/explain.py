@@ -39,9 +39,20 @@ class Mistake(NamedTuple):
 
 GENERAL = {
     "any.none": ("the function returned None: is a `return` missing, or on a branch only?", None),
-    "any.type": ("the value has another type than the docstring says.", None),
-    "any.shape": ("the shape is not the one that the docstring says.", None),
-    "any.dtype": ("the tensor does not hold floating-point numbers.", None),
+    "any.type": (
+        "the docstring promises another type. Which line made this one? .item(), float() and "
+        ".tolist() turn a tensor into plain Python; numpy and lists are no tensors either.",
+        None,
+    ),
+    "any.shape": (
+        "the docstring promises another shape. Print the shape after every line: which one "
+        "changes it?",
+        None,
+    ),
+    "any.dtype": (
+        "the tensor holds whole numbers or booleans; the docstring promises floating-point ones.",
+        None,
+    ),
     "any.half": ("float16 and bfloat16 keep too few digits: compute in float32.", None),
     "any.nan": ("NaN: a 0/0, an inf - inf, or the log or root of a negative number.", None),
 }
@@ -233,6 +244,19 @@ def compare(call, expected, yours, guesses=(), atol=1e-4, rtol=1e-4, order=(), k
     where = _place(index, _shape(_values(expected)))
     room = ROOM - len(where)
     fail(call, show(expected, digits, index, room), show(yours, digits, index, room) + where, found)
+
+
+def unchanged(call, mistake, **arguments):
+    """Fail if an argument of a call is not what it was before.
+
+    Args:
+        call: the call as text.
+        mistake: the id to name.
+        arguments: name=(before, now), nested lists of numbers or tensors.
+    """
+    for name, (before, now) in arguments.items():
+        if not same(now, before, 0, 0):
+            fail(f"{call}, then {name} itself", before, now, mistake)
 
 
 def _is_half(x):

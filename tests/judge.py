@@ -15,12 +15,12 @@ from typing import NamedTuple
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch, as in conftest.py
 
 from tests import screen
-from tests.labfile import DEFAULT_LAB, ROOT, TASKS, ascii_line, task_state
+from tests.labfile import DEFAULT_LAB, ROOT, TASKS, ascii_line, no_lab_file, task_state
 from tests.limits import SECONDS
 
 # Without what only costs time here: the cache, log records, a search for garbage at the end.
 OFF = ("cacheprovider", "faulthandler", "logging", "unraisableexception", "threadexception")
-OPTIONS = ["--rootdir", str(ROOT), "-o", "addopts=", "-rN", "--disable-warnings", "--capture=sys"]
+OPTIONS = ["--rootdir", ".", "-o", "addopts=", "-rN", "--disable-warnings", "--capture=sys"]
 OPTIONS += [text for name in OFF for text in ("-p", f"no:{name}")]
 
 
@@ -90,7 +90,7 @@ def judge(path, numbers, tell=lambda verdict: None, limit=SECONDS):
         KeyboardInterrupt: Ctrl-C, or the kernel's interrupt.
     """
     if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no lab file {path}")
+        raise FileNotFoundError(no_lab_file(path))
     listener = _Listener(tell)
     code, output = run_pytest(
         [f"--lab={os.path.abspath(path)}", f"--limit={limit}", *map(_tests_of, numbers)],
@@ -124,16 +124,22 @@ def warm_up():
 
 
 def run_pytest(options, plugins):
-    """Run pytest in this process; return (exit code, what it printed)."""
+    """Run pytest in this process, in the lab's folder; return (exit code, what it printed).
+
+    No path in its arguments leads through that folder, whose name may have "[" or "::" in it.
+    """
     import pytest
 
-    output, environ = io.StringIO(), dict(os.environ)
+    output, environ, folder = io.StringIO(), dict(os.environ), here()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
     try:
+        os.chdir(ROOT)
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             code = int(pytest.main([*OPTIONS, *options], plugins=plugins))
     finally:
+        with contextlib.suppress(OSError):  # it is gone
+            os.chdir(folder)
         for name in ("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "PYTEST_ADDOPTS"):
             os.environ.pop(name, None)
             if name in environ:
@@ -141,8 +147,16 @@ def run_pytest(options, plugins):
     return code, output.getvalue()
 
 
+def here():
+    """Return the working folder; the lab's where it is gone."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ROOT
+
+
 def _tests_of(n):
-    return str(ROOT / "tests" / f"test_task{n}_{TASKS[n].name}.py")
+    return f"tests/test_task{n}_{TASKS[n].name}.py"
 
 
 class _Listener:

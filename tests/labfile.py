@@ -11,6 +11,7 @@ is imported here: the lab file itself decides what else a load costs.
 import __future__
 
 import ast
+import contextlib
 import io
 import itertools
 import linecache
@@ -25,11 +26,14 @@ import types
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import settings
+from tests.errors import advice, syntax_advice
 from tests.limits import SECONDS, OutOfTime, TimeLimit
-from tests.surroundings import ROOT, imports, leans_on
+from tests.surroundings import ROOT, EndsPython, imports, itself, leans_on, tamed
 from tests.surroundings import quiet as _quiet
 
 DEFAULT_LAB = ROOT / "lab15_grpo.py"
+LARGEST = 8 << 20  # bytes; a lab file has a few thousand
 
 
 class Task(NamedTuple):
@@ -59,12 +63,18 @@ NUMBER_OF = {task.name: task.number for task in TASKS.values()}
 class Problem(NamedTuple):
     """Something that went wrong while the file was loaded.
 
-    `task` is the task it stands in, or None; `line` is 1-based, or None for the whole file.
+    `task` is the task it stands in, or None; `line` is 1-based, or None for the whole file;
+    `advice`, if any, says what the text means.
     """
 
     task: int | None
     line: int | None
     text: str
+    advice: str = ""
+
+    def whole(self):
+        """Return the text with the advice."""
+        return f"{self.text.rstrip('.')}. {self.advice}" if self.advice else self.text
 
 
 class State(NamedTuple):
@@ -84,6 +94,49 @@ class State(NamedTuple):
 # ============================================================== reading the text
 
 BANNER = re.compile(r"#\s*={3,}\s*(?:task\s+([1-5])\b|given\b)", re.IGNORECASE)
+
+
+def no_lab_file(path):
+    """Return why a file cannot be tested at all, in one line, or None if it can."""
+    path = Path(path)
+    if path.is_dir():
+        inside = path / DEFAULT_LAB.name
+        more = f"; did you mean {inside}?" if inside.is_file() else ""
+        return f"{path} is a folder, not a lab file{more}"
+    if not path.is_file():
+        return f"there is no lab file {path}"
+    try:
+        if path.stat().st_size > LARGEST:
+            return f"{path} is no lab file: it has {path.stat().st_size >> 20} MB"
+        data = path.read_bytes()
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
+    if what := _other_format(path, data):
+        return f"{path} is {what}"
+    text = read_source(path)[0]
+    if not text.strip():
+        return f"{path} is empty; did the editor save it?"
+    if not any(name in text for name in (*NUMBER_OF, "import *")):
+        names = ", ".join(NUMBER_OF)
+        return f"{path} has none of the five functions ({names}); is it the right file?"
+    return None
+
+
+def _other_format(path, data):
+    """Return what a file is if it is plainly no Python source."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (
+        data and data[1::2].count(0) + data[::2].count(0) > len(data) // 3
+    ):
+        return "saved as UTF-16, which Python cannot read; save it as UTF-8"
+    if data[:4] == b"PK\3\4":
+        return "a zip archive; unpack it and give the lab file in it"
+    if path.suffix == ".pyc" or data[2:4] == b"\r\n" and b"\0" in data:
+        return "compiled code, not Python source; give the .py file"
+    if b"\0" in data:
+        return "no text: it has zero bytes in it"
+    if data.lstrip()[:1] == b"{" and b'"cells"' in data:
+        return f"a notebook; write your functions in {DEFAULT_LAB.name}, which the tests read"
+    return None
 
 
 def read_source(path):
@@ -196,12 +249,13 @@ class _Source:
         line = min(max(line, start + 1), end)  # "at the end of the file" is behind the part
         name = _DEF.search("\n".join(self.lines[start:end]))
         text = f"{type(error).__name__}: {getattr(error, 'msg', error)}"
-        self.add_problem(name and name[1], line, line, text)
+        words = syntax_advice(getattr(error, "msg", None))
+        self.add_problem(name and name[1], line, line, text, words)
 
-    def add_problem(self, name, at, line, text):
+    def add_problem(self, name, at, line, text, advice=""):
         """Note what failed: the def called name (or no def), in the part of line `at`."""
         task = NUMBER_OF.get(name)
-        problem = Problem(task or self.task_at(at), line, ascii_line(text))
+        problem = Problem(task or self.task_at(at), line, ascii_line(text), advice)
         self.problems.append(problem)
         if task:
             self.failed[task] = problem
@@ -234,6 +288,12 @@ def _definitions(statements):
 # ============================================================== running
 
 _serial = itertools.count(1)
+DEADLY: dict = {}  # line -> why a statement is left out: it has ended Python before (guard.py)
+
+
+def on_statement(line):
+    """Called before each top-level statement with its line; guard.py puts another in its place."""
+
 
 
 def load_lab(path=DEFAULT_LAB, backend=None, limit=SECONDS):
@@ -271,7 +331,8 @@ def load_lab(path=DEFAULT_LAB, backend=None, limit=SECONDS):
     module.__parts__, module.__failed__ = source.parts, source.failed
     module.__leans_on__ = leans_on(source.statements)
     if module.__leans_on__ is None:
-        with _quiet(), imports(os.path.dirname(source.path), backend):
+        folder = os.path.dirname(source.path)
+        with _quiet(), imports(folder, backend), itself(module), settings.random_states():
             _run(source, module)
     source.problems.sort(key=lambda problem: problem.line or 0)
     return module
@@ -279,7 +340,10 @@ def load_lab(path=DEFAULT_LAB, backend=None, limit=SECONDS):
 
 def _run(source, module):
     """Execute the statements one by one in the module; note those that fail or do not end."""
-    flags, left = 0, source.limit
+    flags, left, before = 0, source.limit, settings.look()
+    if "torch" in source.text and "compile" in source.text:
+        with contextlib.suppress(Exception):  # before the file does: its `compile` is then ours
+            import torch  # noqa: F401
     for node in source.statements:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             module.__doc__ = module.__doc__ or node.value.value
@@ -287,13 +351,18 @@ def _run(source, module):
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             for alias in node.names:  # holds for the statements that follow
                 flags |= getattr(getattr(__future__, alias.name, None), "compiler_flag", 0)
+        if node.lineno in DEADLY:
+            source.add_problem(getattr(node, "name", None), node.lineno, *DEADLY[node.lineno])
+            continue
+        on_statement(node.lineno)
         # Reading PyTorch from a slow disk for the first time takes its time.
         importing, start = isinstance(node, ast.Import | ast.ImportFrom), time.monotonic()
         try:
             tree = ast.Module([node], type_ignores=[])
             code = compile(tree, source.path, "exec", flags, dont_inherit=True)
-            with TimeLimit(12 * source.limit if importing else max(left, source.limit / 10),
-                           source.path):
+            with _as_it_was(source, node), tamed(), TimeLimit(
+                12 * source.limit if importing else max(left, source.limit / 10), source.path
+            ):
                 exec(code, module.__dict__)
         except KeyboardInterrupt:
             raise
@@ -301,13 +370,29 @@ def _run(source, module):
             _add_failure(source, node, error)
         if not importing:
             left -= time.monotonic() - start
+    for text in settings.put_back(before):
+        source.add_problem(None, 0, None, f"{text}; this was put back")
+
+
+@contextlib.contextmanager
+def _as_it_was(source, node):
+    """Put back what a statement switches for the whole process, and note it."""
+    before, functions, known = settings.look(place=False), settings.functions(), len(sys.modules)
+    try:
+        yield
+    finally:
+        changed = settings.put_back(before)
+        if len(sys.modules) == known:  # a package may do so when it is imported
+            changed += settings.put_functions_back(functions)
+        for text in changed:
+            source.add_problem(None, node.lineno, node.lineno, f"{text}; this was put back")
 
 
 def _add_failure(source, node, error):
     """Note the exception of a top-level statement."""
-    line, text = node.lineno, error_text(error)
+    line, text, words = node.lineno, error_text(error), ""
     if isinstance(error, SyntaxError):
-        text = f"{type(error).__name__}: {error.msg}"
+        text, words = f"{type(error).__name__}: {error.msg}", syntax_advice(error.msg)
         if error.filename == source.path:
             line = error.lineno or line
         else:  # in a module that it imports
@@ -317,8 +402,11 @@ def _add_failure(source, node, error):
     elif frames := lab_frames(error, source.path):
         line = frames[-1][1]
     if isinstance(error, SystemExit):
-        text = "sys.exit() was called while the file was loaded; take it out"
-    source.add_problem(getattr(node, "name", None), node.lineno, line, text)
+        call = str(error) if isinstance(error, EndsPython) else "sys.exit() was called"
+        text = f"{call} while the file was loaded; take it out"
+    if not words and isinstance(error, Exception):
+        words = advice(error, linecache.getline(source.path, line)) or ""
+    source.add_problem(getattr(node, "name", None), node.lineno, line, text, words)
 
 
 def error_text(error):
@@ -359,8 +447,9 @@ def task_state(lab, number):
     hollow = stub and "NotImplementedError" not in _names_used(function)
     if number in lab.__failed__ or (here and (hollow or (function is None and not hint))):
         problem = lab.__failed__.get(number) or here[0]
-        what = f"line {problem.line}: {problem.text}"
-        return State("broken", f"broken: {head} ({file} {what})", f"broken: {what}")
+        what, more = f"line {problem.line}: {problem.text}", problem.advice
+        text = f"broken: {head} ({file} {what})" + (f" {more}" if more else "")
+        return State("broken", text, f"broken: {what}")
     if function is None:
         text = f"missing: {head}: there is no such function in {file}{hint}"
         return State("missing", text, f"missing{hint}")
@@ -390,4 +479,4 @@ def _renamed(lab, number):
 def problem_line(lab, problem):
     """Return "lab15_grpo.py line 12: ModuleNotFoundError: ..." for one of the problems."""
     where = f" line {problem.line}" if problem.line else ""
-    return f"{os.path.basename(lab.__file__)}{where}: {problem.text}"
+    return f"{os.path.basename(lab.__file__)}{where}: {problem.whole()}"

@@ -12,6 +12,7 @@ every line. What no Python exception can end (an endless loop in C) is left to t
 process's owner: see tests/conftest.py and tests/watch.py.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -21,6 +22,8 @@ import threading
 SECONDS = 10.0  # the limit of a test, and of loading the file
 AGAIN = 1.0  # code that is still running after so many seconds more is stopped again
 POLITE = 3  # so often; then it is stopped for good
+MEMORY = 4 << 30  # bytes that a test may take beyond what is there when it starts
+GPUS = ("/dev/nvidiactl", "/dev/kfd")
 TOOL = 4  # a number for sys.monitoring that no debugger or profiler uses
 FORCE_THREAD = "LAB15_LIMIT_BY_THREAD"  # environment variable: do without the signal
 
@@ -117,6 +120,32 @@ class TimeLimit:
             sys.monitoring.set_events(TOOL, 0)
             sys.monitoring.register_callback(TOOL, sys.monitoring.events.LINE, None)
             sys.monitoring.free_tool_id(TOOL)
+
+
+@contextlib.contextmanager
+def memory_limit(room=MEMORY):
+    """Let an allocation fail with an exception before the machine has to end a program.
+
+    Linux only. Not where there is a GPU: its driver reserves more addresses than any limit.
+
+    Args:
+        room: bytes that may be added to what this process has.
+    """
+    limit = None
+    if sys.platform == "linux" and not any(map(os.path.exists, GPUS)):
+        with contextlib.suppress(OSError, ValueError, ImportError):
+            import resource
+
+            with open("/proc/self/statm", encoding="ascii") as file:
+                used = int(file.read().split()[0]) * resource.getpagesize()
+            soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+            limit = min([used + room, *(x for x in (soft, hard) if x != resource.RLIM_INFINITY)])
+            resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        yield
+    finally:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _stack(frame):

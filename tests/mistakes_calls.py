@@ -68,6 +68,7 @@ TASK1 = {
     "max_new_tokens": "sample was called with another max_new_tokens than its default.",
     "model": "sample was called with another model than the one that was given.",
     "lists_changed": "the caller's lists were changed in place; build new lists instead.",
+    "model_changed": "the weights of the model were changed; sampling leaves them as they are.",
     "eval_mode": "the model came in training mode and was left in eval mode.",
     "grad_off": "gradients were switched off for the whole program, and not on again.",
     "seed": (
@@ -220,6 +221,10 @@ TASK5 = {
     "zero_count": "this is the number of such groups; the fraction is asked for.",
     "zero_responses": "responses are counted here and divided by the number of groups.",
     "zero_divided": "the groups are counted and divided by the number of responses.",
+    "zero_adv": (
+        "responses with advantage 0 are counted. A reward that equals the mean of its group has "
+        "advantage 0, too, and its group carries a signal."
+    ),
     "zero_rewards": "this is the share of responses with reward 0.",
     "zero_interleaved": (
         "the groups are cut along the wrong axis: a group is G neighbours in the rewards."
@@ -246,7 +251,11 @@ TASK5 = {
     "entropy_sampled_term": "only the sampled token's own term of the entropy is counted.",
     "ref_unfrozen": "the reference model came frozen and can be trained now; leave it frozen.",
     "ref_changed": "the reference model changed; it stays as it was after SFT.",
-    "lists_changed": "the caller's lists were changed in place.",
+    "lists_changed": "the caller's lists were changed in place; build new lists instead.",
+    "inputs_changed": (
+        "a tensor of the dict that sample had returned was changed in place; every later step "
+        "uses it again, so work on a copy."
+    ),
     "grad_off": "gradients were switched off for the whole program, and not on again.",
     "cfg_changed": "cfg was changed; the next call needs it as it was.",
     "lr_changed": "the learning rate of opt was changed.",

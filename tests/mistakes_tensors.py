@@ -109,6 +109,10 @@ TASK3 = {
     "only_ratio": "this is the ratio pi_ref/pi_theta alone; two terms are missing.",
     "exp_sign": "the two terms use d with opposite signs; d is the same in both.",
     "other_exp": "the ratio is exp(d); another function stands in its place.",
+    "e_rounded": (
+        "a rounded number such as 2.718 stands for e: near, but wrong from the fourth digit on. "
+        "The exponential function knows all digits."
+    ),
     "not_ratio": "a difference of probabilities is taken where their ratio belongs.",
     "logs_divided": (
         "the log-probs are divided by each other; the log of a ratio is a difference of logs."
@@ -233,7 +237,10 @@ TASK4 = {
     "sum_over_rows": "the sum over the responses is not divided by their number B.",
     "sum_over_all": "everything is summed; each response and then the batch must be averaged.",
     "length_wrong": "the number of tokens of a response is off by one.",
-    "by_column": "the average runs over positions first; it must run over each response's tokens.",
+    "by_column": (
+        "a sum or a count runs down the columns, over the responses; each response is averaged "
+        "over its own tokens, which are a row."
+    ),
     "one_row": "one response was picked (max, min or median) where the mean over all belongs.",
     "zero_rows_dropped": "a response with A = 0 was left out; it counts, and its KL term too.",
     "zeros": "the loss is always 0.",

@@ -11,11 +11,11 @@ reads lab15_grpo.py anew, runs the tests of task 1 in this kernel and shows what
 import contextlib
 import html
 import os
-import random
 import sys
 from pathlib import Path
 
 from tests import hints as texts
+from tests import settings
 from tests.judge import JudgeError, judge, option_for, told
 from tests.labfile import DEFAULT_LAB, NUMBER_OF, TASKS, ascii_line
 from tests.limits import SECONDS
@@ -102,25 +102,15 @@ def _typed_here(verdict, path):
 
 @contextlib.contextmanager
 def _as_it_was():
-    """Put back what the tests set in this process: seeds, threads, defaults of PyTorch."""
-    import torch
+    """Put back what the tests set in this process: seeds, folder, defaults of PyTorch."""
+    import torch  # noqa: F401 - or there is nothing to remember yet
 
-    modules, path = set(sys.modules), list(sys.path)
-    state = random.getstate(), torch.get_rng_state(), torch.get_num_threads()
-    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
-    numpy = sys.modules.get("numpy")
-    numpy_state = numpy and numpy.random.get_state()
+    modules, before = set(sys.modules), settings.look()
     try:
-        yield
+        with settings.random_states():
+            yield
     finally:
-        random.setstate(state[0])
-        torch.set_rng_state(state[1])
-        torch.set_num_threads(state[2])
-        torch.set_grad_enabled(grad)
-        torch.set_default_dtype(dtype)
-        if numpy:
-            numpy.random.set_state(numpy_state)
-        sys.path[:] = path
+        settings.put_back(before)
         for name in set(sys.modules) - modules:
             if name.startswith("lab15_under_test_"):
                 del sys.modules[name]

@@ -82,6 +82,7 @@ def run(lab, rewards=REWARDS, adv=None, ref_grad=False, **fields):
     policy, ref = Bigram(V, 0.0), Bigram(V, 0.4).requires_grad_(ref_grad)
     done = SimpleNamespace(policy=policy, ref=ref, rewards=rewards, values=values)
     done.adv, done.thetas, done.losses, done.given = adv or advantages(rewards), [], [], []
+    done.ids = _groups(rewards)["out"]["ids"].tolist()
     done.start, done.ref_start = policy.flat(), ref.flat()
     done.prompts, done.answers, done.cfg = list(PROMPTS), list(ANSWERS), _config(lab, values)
     shown = ", ".join(f"{k}={values[k]}" for k in {"G": 0, "inner_steps": 0} | fields)
@@ -109,6 +110,7 @@ def run(lab, rewards=REWARDS, adv=None, ref_grad=False, **fields):
     ) as done.seen:
         args = (policy, ref, done.opt, done.prompts, done.answers, done.cfg)
         done.result, error = attempt(lab.grpo_step, *args)
+    check_inputs(done)
     if error:
         _explain(done, error)
     if not done.seen.sample_group.calls:  # everything that follows would look wrong, too
@@ -116,6 +118,26 @@ def run(lab, rewards=REWARDS, adv=None, ref_grad=False, **fields):
     if not done.losses:
         check_loss_arguments(done)
     return done
+
+
+def check_inputs(done):
+    """Fail if the lists, the settings, or the tensors of sample are not as they were."""
+    lists = {"prompts": (PROMPTS, done.prompts), "answers": (ANSWERS, done.answers)}
+    for name, (right, got) in lists.items():
+        if got != right:
+            fail(f"{done.call}: {name} afterwards", str(right), str(got), "task5.lists_changed")
+    for name, value in done.values.items():
+        if (now := getattr(done.cfg, name, None)) != value:
+            right, yours = f"cfg.{name} = {value}", f"cfg.{name} = {str(now)[:60]}"
+            fail(f"{done.call}: afterwards", right, yours, "task5.cfg_changed")
+    for call in done.seen.sample_group.calls[:1]:
+        out = call.result["out"] if isinstance(call.result.get("out"), dict) else {}
+        now = {"mask": out.get("mask"), "ids": out.get("ids")}
+        right = {"mask": MASK, "ids": done.ids}
+        for name, value in now.items():
+            if not same(value, right[name], 0, 0):
+                text = f"{done.call}: {name} of sample_group afterwards"
+                fail(text, right[name], value, "task5.inputs_changed")
 
 
 def _config(lab, values):

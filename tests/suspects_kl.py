@@ -74,6 +74,10 @@ TABLE = [
     ("task3.other_exp", _token(lambda a, still, b: 2 ** (b - a) - (b - a) - 1)),
     ("task3.other_exp", _token(lambda a, still, b: 10 ** (b - a) - (b - a) - 1)),
     ("task3.other_exp", _token(lambda a, still, b: 1 / (1 + exp(a - b)) - (b - a) - 1)),
+    *[
+        ("task3.e_rounded", _token(lambda a, still, b, e=e: e ** (b - a) - (b - a) - 1))
+        for e in (2.7, 2.71, 2.72, 2.718, 2.7182, 2.7183)
+    ],
     ("task3.not_ratio", _token(lambda a, still, b: exp(b) - exp(a))),
     ("task3.not_ratio", _token(lambda a, still, b: exp(b) - exp(a) - (b - a) - 1)),
     ("task3.logs_divided", _token(lambda a, still, b: b / a - log(b / a) - 1)),

@@ -174,6 +174,22 @@ def _by_column(obj, p):
     return per_response(zip(*obj), p._replace(mask=list(zip(*p.mask))))
 
 
+def _crossed(over_columns, count_columns, least):
+    """Sums and counts, each over the rows or over the columns; `least` stands for a small count."""
+
+    def aggregate(obj, p):
+        masked = cells(lambda x, m: x * m, obj, p.mask)
+        numbers = [sum(line) for line in (zip(*masked) if over_columns else masked)]
+        counts = [sum(line) for line in (zip(*p.mask) if count_columns else p.mask)]
+        size = max(len(numbers), len(counts))
+        if not {len(numbers), len(counts)} <= {1, size}:
+            raise ValueError("shapes do not fit")
+        numbers, counts = (x * size if len(x) < size else x for x in (numbers, counts))
+        return mean([div(x, max(n, least)) for x, n in zip(numbers, counts)])
+
+    return aggregate
+
+
 def _only_nonzero(obj, p):
     rows = [(r, m) for r, m, A in zip(obj, p.mask, p.adv) if A != 0]
     return mean([_masked_mean(r, m) for r, m in rows])
@@ -378,6 +394,11 @@ MEANS = [
     ("task4.length_wrong", _aggregate(lambda obj, p: _longer(obj, p, 1))),
     ("task4.length_wrong", _aggregate(lambda obj, p: _longer(obj, p, -1))),
     ("task4.by_column", _aggregate(_by_column)),
+    *[
+        ("task4.by_column", _aggregate(_crossed(*which, least)))
+        for which in ((True, True), (True, False), (False, True))
+        for least in (0, 1)
+    ],
     ("task4.zero_rows_dropped", _aggregate(_only_nonzero)),
     ("task4.one_row", _pick_row(lambda rows: sorted(rows)[(len(rows) - 1) // 2])),
     ("task4.one_row", _pick_row(max)),

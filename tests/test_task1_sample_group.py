@@ -59,10 +59,15 @@ def run(lab, prompts=PROMPTS, answers=ANSWERS, size=G, reward=tinylm.reward, **t
         out.update({k: v.clone() if torch.is_tensor(v) else v for k, v in result.items()})
         return result
 
+    weights = [p.clone() for p in model.parameters()]
     with stand_in(lab, sample=sampler, reward=reward) as seen:
         args = (model, list(prompts), list(answers), size)
         result, error = attempt(lab.sample_group, *args, **temperature)
     call = call_text(prompts, answers, size)
+    _check_lists(call, prompts, answers, args)
+    for before, now in zip(weights, model.parameters(), strict=True):
+        if not torch.equal(before, now):
+            fail(f"{call}: the model afterwards", before, now, "task1.model_changed")
     _check_calls(call, seen.sample.calls, prompts, size, error)
     if error:
         raise error
@@ -71,6 +76,14 @@ def run(lab, prompts=PROMPTS, answers=ANSWERS, size=G, reward=tinylm.reward, **t
     return SimpleNamespace(
         model=model, result=result, sample=sampled, out=out, reward=seen.reward.calls
     )
+
+
+def _check_lists(call, prompts, answers, args):
+    """Fail if the lists that were passed are not as they were."""
+    for name, right, got in (("prompts", prompts, args[1]), ("answers", answers, args[2])):
+        if got != list(right):
+            yours = f"{len(got)} entries: {got}"
+            fail(f"{call}: {name} afterwards", str(right), yours, "task1.lists_changed")
 
 
 def _check_calls(call, calls, prompts, size, error):
@@ -282,9 +295,7 @@ def test_task1_leaves_model_lists_and_random_state_alone(lab):
             states.append(torch.get_rng_state())
     if seen.sample.calls and seen.sample.calls[0].args["model"] is not model:
         fail(CALL, "sample gets the model that was given", "another model", "task1.model")
-    for name, right, got in (("prompts", PROMPTS, prompts), ("answers", ANSWERS, answers)):
-        if got != right:
-            fail(f"{CALL}: {name} afterwards", str(right), str(got), "task1.lists_changed")
+    _check_lists(CALL, PROMPTS, ANSWERS, (model, prompts, answers))
     if not model.training:
         fail(f"{CALL}: afterwards", "model.training True", "False", "task1.eval_mode")
     if not seen.grad:

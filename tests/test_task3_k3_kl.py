@@ -68,17 +68,26 @@ def suspects(lab, probe, key="value"):
     yield from guesses(found(lab), run, probe, key)
 
 
+def call(lab, probe):
+    """Call the student's function; fail if it changes what it was given. Return (logp, result)."""
+    logp, ref_logp = tensors(probe)
+    before = logp.detach().clone(), ref_logp.clone()
+    result = lab.k3_kl(logp, ref_logp)
+    pairs = {"logp": (before[0], logp), "ref_logp": (before[1], ref_logp)}
+    explain.unchanged(call_text(*probe), "task3.in_place", **pairs)
+    return logp, result
+
+
 def check_value(lab, probe, student=None, tolerance=2e-5):
     """Compare the values with the oracle."""
-    result = student() if student else lab.k3_kl(*tensors(probe))
+    result = student() if student else call(lab, probe)[1]
     ideas = suspects(lab, probe)
     explain.compare(call_text(*probe), oracle.k3(*probe), result, ideas, tolerance, tolerance)
 
 
 def check_slope(lab, probe):
     """Compare the gradient with the oracle."""
-    logp, ref_logp = tensors(probe)
-    result = lab.k3_kl(logp, ref_logp)
+    logp, result = call(lab, probe)
     if not isinstance(result, torch.Tensor):
         explain.compare(call_text(*probe), oracle.k3(*probe), result)
     text = f"{call_text(*probe)}: gradient of the sum w.r.t. logp"

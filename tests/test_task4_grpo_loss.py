@@ -169,9 +169,13 @@ def suspects(lab, p, key, result=None, special=None):
 
 def parts(lab, p, given=None, **arguments):
     """Call the student's function; the loss and the stats, if they have the right form."""
+    given = tensors(p) if given is None else given
     text, wanted = call_text(p), "a pair: loss (a tensor of shape ()), stats (a dict)"
+    before = [tensor.detach().clone() for tensor in given]
     with named_crash(lab, text, wanted, lambda: found(lab, LOSS)):
         result = call(lab, p, given, **arguments)
+    pairs = dict(zip(Probe._fields, zip(before, given)))
+    explain.unchanged(text, "task4.in_place", **pairs)
     if result is None:
         explain.fail(text, wanted, "None", "any.none")
     if not isinstance(result, (tuple, list)) or len(result) != 2:

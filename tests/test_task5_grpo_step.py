@@ -8,15 +8,14 @@ import torch
 from . import oracle_step as oracle
 from .explain import compare, fail
 from .step_checks import (
-    ANSWERS,
     LENGTHS,
-    PROMPTS,
     REWARDS,
     ROLLOUT,
     G,
     V,
     check_advantages,
     check_gradients,
+    check_inputs,
     check_loss_arguments,
     check_nothing_else_moved,
     check_result,
@@ -133,6 +132,14 @@ def test_task5_reports_the_mean_reward(lab):
 # Every group all right or all wrong; none of them so, with the same number in each first place.
 ALL_EQUAL = [1, 1, 1] + [0, 0, 0] * 4 + [1, 1, 1]
 ALL_MIXED = [1, 0, 0] + [1, 1, 0] * 2 + [1, 0, 1] + [1, 0, 0] * 2
+# One group of equals; in the five others one response has just the mean reward of its group.
+IN_BETWEEN = [0, 0.5, 1] * 2 + [0.5, 0.5, 0.5] + [1, 0, 0.5] + [0.5, 1, 0] * 2
+
+
+def _centred(rewards):
+    """Return the rewards minus the mean of their group."""
+    means = [sum(rewards[i // G * G :][:G]) / G for i in range(len(rewards))]
+    return [r - mean for r, mean in zip(rewards, means)]
 
 
 def _wrong_fractions(rewards):
@@ -146,6 +153,7 @@ def _wrong_fractions(rewards):
         "task5.zero_count": right * P,
         "task5.zero_responses": right * G,
         "task5.zero_divided": right / G,
+        "task5.zero_adv": _centred(rewards).count(0) / len(rewards),
         "task5.zero_rewards": rewards.count(0) / len(rewards),
         "task5.zero_interleaved": oracle.zero_signal([rewards[i::P] for i in range(P)]),
         "task5.zero_wrong_rows": oracle.zero_signal([rewards[i * P :][:P] for i in range(G)]),
@@ -156,16 +164,16 @@ def _wrong_fractions(rewards):
 
 
 def test_task5_counts_groups_without_signal(lab):
-    """The fraction of groups whose rewards are all equal, for three sets of rewards."""
-    sets, got = (REWARDS, ALL_EQUAL, ALL_MIXED), []
+    """The fraction of groups whose rewards are all equal, for four sets of rewards."""
+    sets, got = (REWARDS, ALL_EQUAL, ALL_MIXED, IN_BETWEEN), []
     for rewards in sets:
-        done = run(lab, rewards)
+        done = run(lab, rewards, adv=_centred(rewards))
         check_result(done)
         got.append(float(done.result["frac_zero_signal"]))
     wrong = [_wrong_fractions(rewards) for rewards in sets]
     guesses = [(name, [numbers[name] for numbers in wrong]) for name in wrong[0]]
-    right = [4 / 6, 1.0, 0.0]
-    call = f"{done.call}: result['frac_zero_signal'] where 4 of 6, all, no groups are equal"
+    right = [4 / 6, 1.0, 0.0, 1 / 6]
+    call = f"{done.call}: result['frac_zero_signal'] where 4, all, none, 1 of 6 groups are equal"
     compare(call, right, torch.tensor(got), guesses)
 
 
@@ -217,13 +225,7 @@ def test_task5_leaves_ref_alone(lab):
 def test_task5_leaves_the_callers_things_alone(lab):
     """Lists, settings and the policy's training mode are as before."""
     done = run(lab)
-    if [done.prompts, done.answers] != [PROMPTS, ANSWERS]:
-        yours = str(done.prompts + done.answers)
-        fail(f"{done.call}: lists afterwards", str(PROMPTS + ANSWERS), yours, "task5.lists_changed")
-    for name, value in done.values.items():
-        if getattr(done.cfg, name) != value:
-            yours = f"cfg.{name} = {getattr(done.cfg, name)}"
-            fail(f"{done.call}: afterwards", f"cfg.{name} = {value}", yours, "task5.cfg_changed")
+    check_inputs(done)
     if done.opt.param_groups[0]["lr"] != 0.5:
         yours = str(done.opt.param_groups[0]["lr"])
         fail(f"{done.call}: learning rate of opt afterwards", "0.5", yours, "task5.lr_changed")

@@ -5,19 +5,23 @@ process with PyTorch in it cannot be forked (Windows, macOS), by a new Python th
 advance. The task you have just changed comes first; when it passes, the next one is shown.
 """
 
+import os
+import sys
+
+if __name__ == "__main__":
+    if not __package__:  # python tests/watch.py
+        sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    from tests import shadows
+
+    shadows.stop()  # before anything is imported that a file of the student's may hide
+
 import argparse
 import ast
 import json
-import os
 import queue
 import shutil
-import sys
 import threading
 import time
-from pathlib import Path
-
-if __name__ == "__main__" and not __package__:  # python tests/watch.py
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from tests import hints
 from tests.judge import JudgeError, Verdict, option_for, told, warm_up
@@ -219,8 +223,14 @@ class Watch:
             return
         order = self.board.start(changed_task(self.text, text) if self.text else None)
         self.text, self.order, self.heard = text, order, time.monotonic()
+        self.begin()
+
+    def begin(self):
+        """Start a run of the tasks in order that have no verdict yet."""
+        order = [n for n in self.order if n not in self.board.new]
         self.why = "ended Python before the tests were done (os._exit, a crash?)"
         self.run = run = self.start({"lab": self.path, "order": order, "limit": self.limit})
+        self.heard = time.monotonic()
         threading.Thread(target=self.listen, args=(run,), daemon=True).start()
 
     def listen(self, run):
@@ -240,9 +250,12 @@ class Watch:
         board, message = self.board, line and json.loads(line)
         self.heard = time.monotonic()
         if line is None:
-            if len(board.new) < len(TASKS) and board.error is None:
+            early = len(board.new) < len(TASKS) and board.error is None
+            if early:
                 self.ended_early()
             self.stop()
+            if early and len(board.new) < len(TASKS):  # the other tasks get their verdict, too
+                self.begin()
         elif isinstance(message, list):
             board.add(Verdict(*message))
         else:
