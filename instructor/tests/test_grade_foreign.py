@@ -245,7 +245,7 @@ HARM = {
     "called deflate64": lambda p: spoiled(zipped(p, (NAME, b"a" * 999)), None, method=9),
     "encrypted": lambda p: spoiled(zipped(p, (NAME, b"a" * 999)), None, flag=1),
     "cut": lambda p: p.write_bytes(zipped(p, (NAME, os.urandom(999))).read_bytes()[:-30]),
-    "text": lambda p: p.write_text("no zip"),
+    "text": lambda p: p.write_bytes(b"no zip"),
     "empty": lambda p: p.write_bytes(b""),
     "names": lambda p: zipped(p, (f"{NAME}/x.py", b"x"), (NAME, b"y"), (f"{NAME}/", b""),
                               ("../../../x.py", b"z"), ("C:\\x.py", b"z"), ("con.py", b"z")),
