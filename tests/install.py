@@ -182,10 +182,16 @@ def python_of(venv):
     return os.path.join(venv, *parts)
 
 
+# With these set pip installs elsewhere, or leaves out what lies elsewhere already.
+ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PYTHONPATH", "PYTHONHOME")
+
+
 def call(command, quiet=False):
     """Run a command in the top folder; return its exit code."""
     # A user's `user = true` for pip cannot work inside a virtual environment.
     env = dict(os.environ, PIP_USER="0")
+    for name in ELSEWHERE:
+        env.pop(name, None)
     if not quiet:
         return subprocess.call(command, cwd=TOP, env=env)
     with open(os.devnull, "w") as null:

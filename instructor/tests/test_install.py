@@ -109,8 +109,28 @@ def test_a_folder_in_the_way_is_left_alone(tmp_path, capsys):
     assert "in the way" in capsys.readouterr().out and (tmp_path / "mine.txt").exists()
 
 
+def test_nothing_in_the_environment_leads_pip_elsewhere(monkeypatch, capfd):
+    for name in install.ELSEWHERE:
+        monkeypatch.setenv(name, "/elsewhere")
+    monkeypatch.setenv("PIP_USER", "1")
+    code = "import os; print(sorted(k for k, v in os.environ.items() if v == '/elsewhere'))"
+    assert install.call([sys.executable, "-c", code + "; print(os.environ['PIP_USER'])"]) == 0
+    assert capfd.readouterr().out.split() == ["[]", "0"]
+
+
+@pytest.mark.parametrize("flags, count", [([], 1), (["--dev"], 2), (["--all"], 4)])
+def test_flags_choose_the_requirements(flags, count, monkeypatch):
+    seen = []
+    monkeypatch.setattr(install, "is_done", lambda venv, files: seen.append(files) or True)
+    monkeypatch.setattr(sys, "argv", ["install", *flags])
+    assert install.main() == 0 and len(seen[0]) == count
+    assert all((TOP / name).is_file() for name in seen[0])
+
+
 def test_every_requirement_is_pinned():
-    for name in ("requirements.txt", "instructor/requirements.txt"):
+    for name in sorted(path.relative_to(TOP) for path in TOP.glob("**/requirements*.txt")
+                       if path.relative_to(TOP).parts[0] in ("requirements.txt", "instructor",
+                                                             "beyond")):
         lines = (TOP / name).read_text(encoding="utf-8").splitlines()
         pins = [line for line in lines if line and not line.startswith("#")]
         assert pins and all(re.fullmatch(r"[\w-]+==[\w.]+", pin) for pin in pins), pins
