@@ -22,8 +22,8 @@ NO_PYTHON = (".ipynb", ".pyc", ".rar", ".7z", ".gz", ".tgz", ".tar", ".docx", ".
 LINK = "it is a link; links are not followed"
 BROKEN = "it is damaged in the zip"
 # Errors that say nothing about what is there: no right to look, a disk or a server that fails.
-BLIND = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOMEM)
-BLIND += (errno.EMFILE, errno.ENFILE)
+BLIND = {errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOMEM}
+BLIND |= {errno.EMFILE, errno.ENFILE}
 
 
 class Submission(NamedTuple):
