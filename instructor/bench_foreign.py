@@ -257,7 +257,8 @@ def seconds(work: Callable[[str], object], text: str, times: int = TIMES) -> flo
 
 def measure(name: str) -> dict[str, Any]:
     """Return what a function of FOREIGN takes on the worst of PIECES."""
-    work, worst = FOREIGN[name], {"ratio": 0.0, "long": 0.0}
+    work = FOREIGN[name]
+    worst: dict[str, Any] = {"ratio": 0.0, "long": 0.0}
     work("a")  # what it imports, or makes once
     for label, piece in PIECES.items():
         short = max(FLOOR, seconds(work, text_of(piece, SHORT)))
