@@ -65,9 +65,9 @@ def _cause(error, lab, n):
         text = describe(error, lab, n).split("\n")[0]
         return screen.ENDLESS, f"time at line {error.line}", text, ""
     if frames := lab_frames(error, lab.__file__):
-        where = f"{os.path.basename(lab.__file__)} line {frames[-1][1]}"
-        text = (_error_lines(error) or [type(error).__name__])[0]
-        return screen.RAISED, _raised(error, frames), f"{where}: {text}", ""
+        where, _, *told = _in_student_code(error, lab, frames).split("\n")  # without the code
+        text = " ".join(told).removeprefix(f"{type(error).__name__}: ")
+        return screen.RAISED, _raised(error, frames), _joined(where, text), ""
     text = (_error_lines(error) or [type(error).__name__])[0]
     if n and isinstance(error, TypeError) and f"{TASKS[n].name}() " in str(error):
         return screen.RAISED, f"call of task {n}: {text}", text, ""

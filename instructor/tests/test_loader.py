@@ -306,7 +306,7 @@ DAMAGED = edit(
 
 def test_damage_of_every_kind_in_one_file(room):
     data = b"\xef\xbb\xbf" + DAMAGED.replace("\n", "\r\n").encode()
-    code, text = run(room, "-q", "--ignore=tests/test_bad_x.py", text=data)
+    code, text = run(room, "-v", "--ignore=tests/test_bad_x.py", text=data)
     assert code == 1 and "2 failed, 3 passed, 3 deselected" in text
     renamed = f"({at(DAMAGED, 'def k3_kll')} defines k3_kll)"
     for words in (
@@ -335,7 +335,7 @@ def test_calls_that_do_not_fit_and_leftovers(room):
         ("    A = adv.unsqueeze(1)", "    raise NotImplementedError\n    A = adv.unsqueeze(1)"),
         ("    groups = sample_group(", "    raise KeyboardInterrupt\n    groups = sample_group("),
     )
-    code, text = run(room, "-q", "-k", "not task5", "--ignore=tests/test_bad_x.py", text=lab)
+    code, text = run(room, "-v", "-k", "not task5", "--ignore=tests/test_bad_x.py", text=lab)
     assert code == 1 and "4 failed" in text
     assert "it is called as  sample_group(model, prompts, answers, G, temperature=1.0)" in text
     assert "\nNameError: name 'rewords' is not defined" in text
