@@ -25,6 +25,7 @@ TEST_LINE = -m pytest -q --lab=$(LAB) tests $(wildcard instructor/tests)
 TEST_ALL_LINE = $(TEST_LINE) beyond/tests
 MINE_LINE = -m pytest -q
 WATCH_LINE = -m tests.watch
+NOTEBOOKS_LINE = -m notebooks.lab
 FIGURES_LINE = -m notebooks.figures
 EXPERIMENTS_LINE = -m notebooks.experiments
 BOOK_LINE = -m notebooks.book
@@ -32,7 +33,8 @@ SMOLLM_LINE = -m beyond.smollm_run
 LINT_LINE = -m ruff check .
 CLEAN_LINE = -m tests.install --clean
 
-.PHONY: help setup train test test-all test-mine watch figures experiments book smollm lint clean
+.PHONY: help setup train test test-all test-mine watch lab figures experiments book smollm \
+	lint clean
 
 help:
 	@echo "make setup      makes .venv, installs requirements.txt (also done by train and test)"
@@ -47,6 +49,8 @@ help:
 	@echo "                .venv/bin/python $(MINE_LINE)"
 	@echo "make watch      tests your lab15_grpo.py at every save, the task at hand first"
 	@echo "                .venv/bin/python $(WATCH_LINE)"
+	@echo "make lab        opens the notebooks in JupyterLab, your lab15_grpo.py beside them"
+	@echo "                .venv/bin/python $(NOTEBOOKS_LINE)"
 	@echo "make figures    draws the chapter's figures again from the kept results"
 	@echo "                .venv/bin/python $(FIGURES_LINE)"
 	@echo "make experiments  measures what is missing of those results (--force: all, half an hour)"
@@ -81,6 +85,9 @@ test-mine: setup
 
 watch: setup
 	$(VENV_PYTHON) $(WATCH_LINE)
+
+lab: setup
+	$(VENV_PYTHON) $(NOTEBOOKS_LINE)
 
 figures: setup
 	$(VENV_PYTHON) $(FIGURES_LINE)

@@ -8,6 +8,7 @@ another folder than runs/.
 import contextlib
 import os
 import sys
+import traceback
 from importlib import metadata
 from pathlib import Path
 
@@ -71,16 +72,50 @@ def start():
     Raises:
         Unfit: a version is outside the accepted range.
     """
+    # A bar that redraws its line with carriage returns is litter in a cell's output.
+    os.environ.setdefault("TQDM_DISABLE", "1")
     installed = dict.fromkeys([*RANGES, *NEEDED])
     for name in installed:
         with contextlib.suppress(metadata.PackageNotFoundError):
             installed[name] = metadata.version(name)
     if problem := unfit(installed, sys.version_info):
         raise Unfit(problem)
+    from tests.notebook import no_file, place  # not before: it imports some of NEEDED
+
     torch, pin = installed["torch"], pinned().get("torch", "")
     other = "" if numbers(torch) == numbers(pin) else (
         f" (the lab was measured with {pin}; yours is accepted, numbers may differ a little)")
-    print(f"Lab file: {LAB.name}. torch {torch}{other}, numpy {installed['numpy']}. Ready.")
+    print(f"Lab file: {place(LAB)}. torch {torch}{other}, numpy {installed['numpy']}. Ready.")
+    if not LAB.is_file():
+        print(no_file(LAB))
+    if not (TOP / "tinylm_sft.pt").is_file():
+        print("The SFT model is trained once, in the first cell that needs it: about 15 seconds "
+              "on a quiet core.")
+    if advice := wrong_root(server_root()):
+        print(advice)
+
+
+def server_root():
+    """Return the root folder of the Jupyter server that this kernel belongs to, or None."""
+    if "JPY_SESSION_NAME" not in os.environ:  # an editor, or no server at all
+        return None
+    try:
+        import psutil
+        from jupyter_server.serverapp import list_running_servers
+
+        above = {os.getpid()} | {process.pid for process in psutil.Process().parents()}
+        roots = [server["root_dir"] for server in list_running_servers() if server["pid"] in above]
+        return Path(roots[0]).resolve() if roots else None
+    except Exception:  # only good for a piece of advice: without it the notebook works as well
+        return None
+
+
+def wrong_root(root):
+    """Return one line if a server with this root folder cannot open all links, or None."""
+    if root is None or TOP.is_relative_to(root):
+        return None
+    return (f"This Jupyter was started in {root.name}/: from here links to the chapter and to the "
+            f"lab file do not open. Stop it, and in {TOP} run: python -m notebooks.lab")
 
 
 # ============================================================== the student's functions
@@ -114,24 +149,79 @@ def needs(*tasks):
             ...
 
     An unwritten task ends the `with` block, not the notebook. So does a mistake in one of the
-    tasks; check says more about it.
-    """
-    from tests.labfile import error_text, task_state
+    tasks; check says more about it. So does a lab file that cannot be read.
 
-    module = lab()
-    states = [task_state(module, n) for n in tasks]
-    missing = next((s.text for s in states if s.kind != "written"), None)
+    Raises:
+        Unfit: the cell was interrupted, needs a cell above it, or a setting is not allowed.
+    """
+    from tests.labfile import error_text, problem_line, task_state
+
+    try:
+        module, missing = lab(), None
+        states = [task_state(module, n) for n in tasks]
+        if unready := [s for s in states if s.kind != "written"]:
+            verb = "Correct" if unready[0].kind == "broken" else "Write"
+            missing = f"{unready[0].text}. {verb} it, save the file, run this cell again."
+    except OSError as error:
+        module, missing = Nothing(), unreadable(error)
     if missing:
-        print(f"{missing}. Write it, save the file, run this cell again.")
+        print(missing)
     try:
         yield module
+    except KeyboardInterrupt:
+        raise Unfit("Stopped by an interrupt. Run the cell again to start anew.") from None
     except Exception as error:
-        wrong = missing or first_wrong(tasks)
-        if not wrong:
-            raise
-        if not missing:
+        if missing:
+            return
+        if advice := cell_above(error):
+            raise Unfit(advice) from None
+        if wrong := first_wrong(tasks):
             print(f"This cell stopped ({error_text(error)}): task {wrong} is not right yet. "
                   f'check("task{wrong}") says more.')
+        elif advice := refused(error):
+            raise Unfit(advice) from None
+        elif module.__problems__:
+            print(f"This cell stopped ({error_text(error)}). Your file has a mistake outside the "
+                  f"five tasks: {problem_line(module, module.__problems__[0])}")
+        else:
+            raise
+
+
+class Nothing:
+    """Stands for a lab file that could not be read: has nothing in it."""
+
+    def __getattr__(self, name):
+        raise AttributeError(f"the lab file could not be read: there is no {name}")
+
+
+def unreadable(error):
+    """Return one line that says why the lab file cannot be read."""
+    from tests.notebook import no_file
+
+    if isinstance(error, FileNotFoundError):
+        return no_file(LAB)
+    return f"{LAB} cannot be read: {error.strerror or error}. Run this cell again afterwards."
+
+
+def innermost(error):
+    """Return the globals and the file of the code that raised an exception."""
+    *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals, frame.f_code.co_filename
+
+
+def cell_above(error):
+    """Return one line if a cell used a name that a cell above it should have made, or None."""
+    if isinstance(error, NameError) and innermost(error)[0].get("__name__") == "__main__":
+        return (f"{error.name} comes from a cell above, which has not run or has stopped early. "
+                "Run the cells above first, then this one (menu Run, Run All Above).")
+    return None
+
+
+def refused(error):
+    """Return the one line with which the lab file itself refused to go on, or None."""
+    kind = isinstance(error, ValueError | FloatingPointError)
+    given = kind and Path(innermost(error)[1]).parent in (TOP, LAB.parent)
+    return f"This cell stopped: {error}" if given else None
 
 
 def first_wrong(tasks):

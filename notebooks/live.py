@@ -2,6 +2,7 @@
 
 import html
 import json
+import tempfile
 import time
 from pathlib import Path
 
@@ -31,15 +32,23 @@ class Live:
         self.lab, self.cfg = lab, cfg
         self.entropy, self.sampled, self.greedy, self.reward = [], [], [], []
         self.start = self.drawn = time.monotonic()
+        self.first = None  # when the first step ended: time is extrapolated from there
         self.pause = 0.5
+        self.figure, self.curves = empty_curves(cfg.iters)
         self.handle = display(self.shown(), display_id=True)
 
     def train(self, out_dir):
-        """Train and redraw, twice a second at most; return (policy, history)."""
+        """Train as `python lab15_grpo.py` does and redraw; return (policy, history).
+
+        Where out_dir cannot be written, one line says so and the run is not kept.
+        """
+        import torch
+
         step, accuracy = self.lab.grpo_step, self.lab.accuracy
 
         def watched_step(*args, **kwargs):
             stats = step(*args, **kwargs)
+            self.first = self.first or time.monotonic()
             self.entropy.append(stats["entropy"])
             self.reward.append(stats["reward"])
             if time.monotonic() - self.drawn > self.pause:
@@ -52,9 +61,12 @@ class Live:
             return value
 
         self.lab.grpo_step, self.lab.accuracy = watched_step, watched_accuracy
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # whatever the notebook did before: the same numbers, and faster
         try:
-            return self.lab.train_grpo(self.cfg, verbose=False, out_dir=out_dir)
+            return self.lab.train_grpo(self.cfg, verbose=False, out_dir=writable(out_dir))
         finally:
+            torch.set_num_threads(threads)
             self.lab.grpo_step, self.lab.accuracy = step, accuracy
             self.draw()
 
@@ -64,8 +76,8 @@ class Live:
         if self.handle is not None:
             self.handle.update(self.shown())
         self.drawn = time.monotonic()
-        # Drawing takes a fifth of the time at most, also on a slow machine.
-        self.pause = max(0.5, 4 * (self.drawn - begun))
+        # Drawing takes a tenth of the time at most, also on a slow machine.
+        self.pause = max(0.5, 9 * (self.drawn - begun))
 
     def words(self):
         """Return the state as one line."""
@@ -73,7 +85,15 @@ class Live:
             ("sampled accuracy", self.sampled), ("greedy", self.greedy),
             ("reward", self.reward), ("entropy", self.entropy)) if values]
         return (f"iteration {len(self.entropy)} of {self.cfg.iters}, "
-                f"{time.monotonic() - self.start:.0f} s: {', '.join(last) or 'starting'}")
+                f"{time.monotonic() - self.start:.0f} s{self.left()}: "
+                f"{', '.join(last) or 'starting'}")
+
+    def left(self):
+        """Return ", about 12 s left", or nothing before that can be told."""
+        done, todo = len(self.entropy) - 1, self.cfg.iters - len(self.entropy)
+        if done < 5 or todo <= 0:
+            return ""
+        return f", about {(time.monotonic() - self.first) / done * todo:.0f} s left"
 
     def shown(self):
         """Return the progress bar, the line of text and the two curves."""
@@ -81,23 +101,48 @@ class Live:
         bar = (f'<progress aria-label="training" max="{max(self.cfg.iters, 1)}" '
                f'value="{len(self.entropy)}" style="width:60%"></progress>')
         alt = f"Two curves: accuracy on held-out sums, entropy of the policy. Now {words}."
-        return Shown(f"<div>{bar}<p>{html.escape(words)}</p>{image(self.figure(), alt, 80)}</div>",
+        self.put_curves()
+        return Shown(f"<div>{bar}<p>{html.escape(words)}</p>{image(self.figure, alt, 80)}</div>",
                      words)
 
-    def figure(self):
-        """Return both curves up to now."""
-        figure, (left, right) = new_figure(9, 3, ncols=2)
-        for values, color, style, name in ((self.sampled, BLUE, "o-", "sampled"),
-                                           (self.greedy, ORANGE, "s--", "greedy")):
+    def put_curves(self):
+        """Bring both curves up to now."""
+        sampled, greedy, entropy = self.curves
+        for line, values in ((sampled, self.sampled), (greedy, self.greedy)):
             x = [min(i * self.cfg.eval_every, self.cfg.iters) for i in range(len(values))]
-            left.plot(x, values, style, color=color, ms=3, label=name)
-        right.plot(range(1, len(self.entropy) + 1), self.entropy, color=BLUE, lw=1)
-        left.set(title=PANELS["accuracy"], ylim=(0, 1.02), xlabel="iteration")
-        right.set(title=PANELS["entropy"], ylim=(0, None), xlabel="iteration")
-        left.legend(loc="lower right")
-        for axes in (left, right):
-            axes.set_xlim(0, max(self.cfg.iters, 1))
-        return figure
+            line.set_data(x, values)
+        entropy.set_data(range(1, len(self.entropy) + 1), self.entropy)
+        entropy.axes.set_ylim(0, 1.05 * max(self.entropy, default=0) or 1)
+
+
+def empty_curves(iters):
+    """Return a figure of two panels, and its three lines: sampled, greedy, entropy."""
+    figure, (left, right) = new_figure(9, 3, ncols=2)
+    lines = [left.plot([], [], style, color=color, ms=3, label=name)[0]
+             for color, style, name in ((BLUE, "o-", "sampled"), (ORANGE, "s--", "greedy"))]
+    lines += right.plot([], [], color=BLUE, lw=1)
+    left.set(title=PANELS["accuracy"], ylim=(0, 1.02), xlabel="iteration")
+    right.set(title=PANELS["entropy"], xlabel="iteration")
+    left.legend(loc="lower right")
+    for axes in (left, right):
+        axes.set_xlim(0, max(iters, 1))
+    # Laid out once: to do it again for every picture takes longer than the drawing.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    return figure, lines
+
+
+def writable(folder):
+    """Return the folder, made if need be; or None, and say so, if nothing can be saved there."""
+    if folder is None:
+        return None
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        print(f"The run is not kept: {folder} cannot be written ({error.strerror or error}).")
+        return None
 
 
 # ============================================================== runs

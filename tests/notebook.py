@@ -17,7 +17,7 @@ from pathlib import Path
 from tests import hints as texts
 from tests import settings
 from tests.judge import JudgeError, judge, option_for, told
-from tests.labfile import DEFAULT_LAB, NUMBER_OF, TASKS, ascii_line
+from tests.labfile import DEFAULT_LAB, NUMBER_OF, ROOT, TASKS, ascii_line
 from tests.limits import SECONDS
 
 _failures = {}  # file -> task -> failures in a row, in this kernel
@@ -43,11 +43,13 @@ def report(task=None, lab=None, hints=0, limit=SECONDS):
         with _as_it_was():
             verdicts, notes = judge(path, numbers, limit=limit)
     except KeyboardInterrupt:
-        return Report("stopped by an interrupt", [])
-    except (JudgeError, FileNotFoundError, ValueError) as error:
+        return Report("stopped by an interrupt", [], (), path)
+    except FileNotFoundError:
+        return Report(no_file(path), [])
+    except (JudgeError, OSError, ValueError) as error:
         return Report(ascii_line(error, 500), [])
     except SystemExit:
-        return Report("the run was ended by sys.exit()", [])
+        return Report("the run was ended by sys.exit()", [], (), path)
     chosen = [verdicts[n] for n in numbers]
     shown = next((v for v in chosen if v.kind != "passed"), chosen[0])
     lines = _lines(shown, chosen, path) + notes
@@ -58,7 +60,24 @@ def report(task=None, lab=None, hints=0, limit=SECONDS):
         lines += ["", *texts.hint_lines(shown.number, hints, "hints=")]
     elif failed_again:
         lines += ["", f'Stuck? There are hints:  check("task{shown.number}", hints=1)']
-    return Report(_headline(chosen, shown), lines, chosen)
+    return Report(_headline(chosen, shown), lines, chosen, path)
+
+
+def place(path):
+    """Return how to name a file: relative to the lab's folder if it is in it, else in full."""
+    path = Path(path)
+    return ascii_line(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path, 300)
+
+
+def no_file(path):
+    """Return one line for a lab file that is not there: what, where, what to do."""
+    path = Path(path)
+    names = sorted(p.name for p in path.parent.glob("*lab15_grpo*") if p.name != path.name)
+    lines = [f"there is no lab file: {path} is {'a folder' if path.is_dir() else 'not there'}."]
+    if names:
+        lines.append(f"In its folder: {', '.join(names)}.")
+    lines.append("Put yours there, under this name, and run this cell again.")
+    return " ".join(ascii_line(line, 300) for line in lines)
 
 
 def _number(task):
@@ -123,22 +142,26 @@ class Report:
         headline: the verdict, one line.
         lines: what belongs to it.
         verdicts: those of the tasks that were judged.
+        path: the file that was judged, or None.
     """
 
-    def __init__(self, headline, lines, verdicts=()):
+    def __init__(self, headline, lines, verdicts=(), path=None):
         self.headline, self.lines, self.verdicts = headline, lines, list(verdicts)
+        self.file = f"file: {place(path)}" if path else ""
 
     def __repr__(self):
         rows = [f"task{v.number} {TASKS[v.number].name:<18}{v.progress}" for v in self.verdicts]
         rows = rows if len(rows) > 1 else []
-        return "\n".join([self.headline, *rows, *[""] * bool(self.lines), *self.lines])
+        file = [self.file] if self.file else []
+        return "\n".join([self.headline, *file, *rows, *[""] * bool(self.lines), *self.lines])
 
     def _repr_html_(self):
         head, *rest = repr(self).split("\n")
+        file = f" <small>{html.escape(rest.pop(0))}</small>" if self.file else ""
         body = html.escape("\n".join(rest).strip("\n"))
         body = f"<pre>{body}</pre>" if body else ""
         return (f'<div style="border-left: 4px solid; padding-left: 1em">'
-                f"<strong>{html.escape(head)}</strong>{body}</div>")
+                f"<strong>{html.escape(head)}</strong>{file}{body}</div>")
 
 
 def _show(shown):

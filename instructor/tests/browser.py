@@ -21,7 +21,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 # A page under test asks nothing of the network, and neither does the browser.
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync")
-PATIENCE = 120  # seconds that a page may take for one thing, on a machine with other work
+PATIENCE = 180  # seconds that a page may take for one thing, on a machine with other work
 
 
 def find_chromium():

@@ -4,10 +4,12 @@ import ast
 import itertools
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +18,7 @@ import torch
 
 from instructor.tests.test_loader import RIGHT, STUB, edit
 from notebooks import execute, experiments, first_cell, live, play, show
+from notebooks import lab as start_lab
 from tests.labfile import load_lab
 
 TOP = Path(__file__).resolve().parents[2]
@@ -113,7 +116,7 @@ def test_first_cell_fetches_the_lab_where_it_is_not(tmp_path):
         command = [sys.executable, "-c", code]
         return subprocess.run(command, cwd=empty, capture_output=True, text=True)
 
-    assert "Put its address into REPOSITORY" in run(cell).stderr
+    assert "put the lab's address into REPOSITORY" in run(cell).stderr
     with_address = cell.replace('REPOSITORY = ""', f"REPOSITORY = {lab.as_uri()!r}")
     for _ in range(2):  # fetched, then found
         assert run(with_address).stdout == "Ready.\n"
@@ -133,9 +136,12 @@ def test_versions_are_judged_in_one_line():
 
 
 def test_start_says_what_is_used(capsys, monkeypatch):
+    monkeypatch.setenv("TQDM_DISABLE", "1")  # start sets it, and it is put back
     first_cell.start()
-    said = capsys.readouterr().out
-    assert said.endswith("Ready.\n") and said.count("\n") == 1 and torch.__version__ in said
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].endswith("Ready.") and torch.__version__ in said[0]
+    assert said[0].startswith("Lab file: lab15_grpo.py.")
+    assert all("SFT model is trained once" in line for line in said[1:])
     monkeypatch.setattr(first_cell, "RANGES", {"torch": ("98", "99")})
     with pytest.raises(first_cell.Unfit, match="torch>=98,<99"):
         first_cell.start()
@@ -176,6 +182,83 @@ def test_needs_tells_a_wrong_task_from_an_error_of_the_notebook(lab, capsys):
     lab(RIGHT)
     with pytest.raises(ZeroDivisionError), first_cell.needs(3):
         1 / 0  # noqa: B018
+
+
+def in_a_cell(code, **names):
+    """Run code as a notebook's cell does; return what it is ended by, or None."""
+    names |= {"__name__": "__main__", "needs": first_cell.needs}
+    try:
+        exec(compile(code, "<cell>", "exec"), names)
+    except BaseException as error:
+        return error
+    return None
+
+
+def one_line(text):
+    """Assert that a text is one line, and return it."""
+    assert text.count("\n") <= 1 and text.strip() and "Traceback" not in text, text
+    return text.strip()
+
+
+def test_a_lab_file_that_cannot_be_read_is_one_line(lab, capsys, tmp_path, monkeypatch):
+    cell = "with needs(1, 2) as lab:\n    lab.sample_group(groups)\n    raise SystemError"
+    assert in_a_cell(cell) is None
+    said = one_line(capsys.readouterr().out)
+    assert str(tmp_path / "lab15_grpo.py") in said and "is not there" in said and "Put" in said
+    (tmp_path / "lab15_grpo (1).py").write_text("", encoding="utf-8")
+    first_cell.check("task1")
+    assert "In its folder: lab15_grpo (1).py." in one_line(capsys.readouterr().out)
+    (tmp_path / "lab15_grpo.py").mkdir()
+    assert in_a_cell(cell) is None
+    assert "is a folder" in one_line(capsys.readouterr().out)
+
+    def locked():
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(first_cell, "lab", locked)
+    assert in_a_cell(cell) is None
+    assert "cannot be read: Permission denied" in one_line(capsys.readouterr().out)
+
+
+def test_a_lab_file_with_a_syntax_error_is_one_line(lab, capsys):
+    lab(edit(STUB, ("def k3_kl(", "def k3_kl((")))
+    assert in_a_cell("with needs(3) as lab:\n    lab.k3_kl(1, 2)") is None
+    said = one_line(capsys.readouterr().out)
+    assert said.startswith("broken: Task 3, k3_kl") and "Correct it" in said
+    lab(edit(RIGHT, ("class GRPOConfig:", "class GRPOConfig")))
+    assert in_a_cell("with needs(3) as lab:\n    lab.GRPOConfig()") is None
+    said = one_line(capsys.readouterr().out)
+    assert "outside the five tasks: lab15_grpo.py line" in said and "SyntaxError" in said
+
+
+@pytest.mark.parametrize("cell, words", [
+    ("    print(groups)", "groups comes from a cell above"),
+    ("    lab.GRPOConfig(lr=-1)", "GRPOConfig: lr = -1 is not allowed"),
+    ("    raise KeyboardInterrupt", "Stopped by an interrupt"),
+])
+def test_a_cell_that_cannot_go_on_says_why_in_one_line(cell, words, lab):
+    lab(RIGHT)
+    error = in_a_cell(f"with needs(3) as lab:\n{cell}")
+    assert isinstance(error, first_cell.Unfit)
+    assert words in one_line("".join(error._render_traceback_()))
+
+
+def test_advice_only_where_links_cannot_open(tmp_path):
+    for root in (None, TOP, TOP.parent):
+        assert first_cell.wrong_root(root) is None
+    assert "run: python -m notebooks.lab" in one_line(first_cell.wrong_root(TOP / "notebooks"))
+    assert first_cell.server_root() is None
+
+
+def test_check_names_the_file_that_it_judged(lab, capsys, tmp_path):
+    from tests import notebook
+
+    lab(RIGHT)
+    first_cell.check("task3")
+    assert f"\nfile: {tmp_path / 'lab15_grpo.py'}\n" in capsys.readouterr().out
+    notebook.check("task3", lab=TOP / "solutions" / "lab15_grpo.py")
+    assert "\nfile: solutions/lab15_grpo.py\n" in capsys.readouterr().out.replace("\\", "/")
+    assert "file: lab15_grpo.py" in notebook.report("task3")._repr_html_().split("<pre>")[0]
 
 
 def test_check_judges_the_file_of_the_notebook(lab, capsys):
@@ -262,6 +345,75 @@ def test_live_training_shows_every_iteration(monkeypatch):
     lab.next_task = lambda: (4, "grpo_loss")
     with pytest.raises(NotImplementedError, match="Task 4: grpo_loss"):
         live.Live(lab, cfg)
+
+
+def test_live_training_sets_one_thread_and_keeps_a_run_only_where_it_can(
+        monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(live, "display", lambda new, **options: None)
+    seen = []
+    lab = SimpleNamespace(
+        grpo_step=None, accuracy=None, next_task=lambda: None, train_grpo=lambda cfg, **options: (
+            seen.append((torch.get_num_threads(), options["out_dir"]))))
+    cfg, before = SimpleNamespace(iters=3, eval_every=10), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        live.Live(lab, cfg).train(tmp_path / "a" / "b")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    live.Live(lab, cfg).train(tmp_path / "file" / "run")
+    assert seen == [(1, tmp_path / "a" / "b"), (1, None)]
+    assert "The run is not kept" in one_line(capsys.readouterr().out)
+
+
+def test_time_left_is_told_after_some_steps(monkeypatch):
+    monkeypatch.setattr(live, "display", lambda new, **options: None)
+    cfg = SimpleNamespace(iters=100, eval_every=10)
+    watched = live.Live(SimpleNamespace(next_task=lambda: None), cfg)
+    assert "left" not in watched.words()
+    watched.entropy, watched.first = [0.5] * 11, live.time.monotonic() - 20
+    assert ", about 178 s left: entropy 0.500" in watched.words()
+    watched.entropy = [0.5] * 100
+    assert "left" not in watched.words()
+
+
+# ---------------------------------------------------------------- starting JupyterLab
+
+
+def test_jupyter_reads_the_labs_settings_first(monkeypatch, tmp_path):
+    config = pytest.importorskip("jupyterlab_server.config")
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path))
+    for key, value in start_lab.environment(os.environ).items():
+        monkeypatch.setenv(key, value)
+    assert os.environ["JUPYTER_CONFIG_PATH"].endswith(os.pathsep + str(tmp_path))
+    disabled = config.get_static_page_config()["disabledExtensions"]
+    assert disabled["@jupyter/nbgrader"] is True
+
+
+def test_all_server_extensions_of_nbgrader_are_off():
+    pytest.importorskip("nbgrader")
+    name = "jupyter_server_config.d/nbgrader.json"
+    theirs, = [f for f in metadata.files("nbgrader") if f.as_posix().endswith(name)]
+    ours = start_lab.SETTINGS / "jupyter_server_config.d" / "no_nbgrader.json"
+    on, off = (json.loads(path.read_text(encoding="utf-8"))["ServerApp"]["jpserver_extensions"]
+               for path in (Path(theirs.locate()), ours))
+    assert set(on) == set(off) and not any(off.values())
+
+
+def test_the_first_layout_is_put_once_and_nowhere_if_it_cannot_be_written(tmp_path):
+    pytest.importorskip("jupyterlab_server")
+    folder = tmp_path / "state"
+    assert start_lab.workspaces(folder) == [f"--LabApp.workspaces_dir={folder}"]
+    kept, = folder.iterdir()
+    layout = json.loads(kept.read_text(encoding="utf-8"))
+    paths = [v["data"]["path"] for v in layout["data"].values() if "data" in v]
+    assert paths == ["notebooks/1_by_hand.ipynb", "lab15_grpo.py"]
+    assert all((TOP / path).is_file() for path in paths)
+    kept.write_text("moved", encoding="utf-8")
+    start_lab.workspaces(folder)
+    assert kept.read_text(encoding="utf-8") == "moved"
+    assert start_lab.workspaces(kept) == []
 
 
 # ---------------------------------------------------------------- behind the sliders

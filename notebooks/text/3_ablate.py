@@ -10,16 +10,20 @@
 
 # %%
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 REPOSITORY = ""  # only where the lab has to be fetched (Colab): its address, as for git clone
-places = [Path.cwd(), *Path.cwd().parents, Path.cwd() / "lab15"]
+here, book = Path.cwd(), Path(os.environ.get("JPY_SESSION_NAME", "")).absolute()
+places = [here, *here.parents, *book.parents, here / "lab15"]
 top = next((p for p in places if (p / "tinylm.py").is_file()), places[-1])
-if not top.is_dir():
-    assert REPOSITORY, "The lab is not here. Put its address into REPOSITORY, in this cell."
-    subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, str(top)], check=True)
+clone = ["git", "clone", "--depth", "1", REPOSITORY, str(top)]
+if not top.is_dir() and (not REPOSITORY or subprocess.run(clone).returncode):
+    OneLine = type("OneLine", (Exception,), {"_render_traceback_": lambda self: [str(self)]})
+    raise OneLine(f"The lab is not in {here} or above. Open this notebook in the lab's folder, or "
+                  "put the lab's address into REPOSITORY, in this cell.")
 sys.path.insert(0, str(top))
 importlib.import_module("notebooks.first_cell").start()
 
