@@ -1,4 +1,4 @@
-"""The given part of the lab file: a run's files, its early ends, GRPOConfig, the flags.
+"""What is given beside the tasks: a run's files, its early ends, GRPOConfig, the flags.
 
 Every run is a few iterations long, from an SFT model of three steps; no test trains for real.
 """
@@ -16,6 +16,7 @@ import types
 import pytest
 import torch
 
+import lab15_run
 import tinylm
 from instructor.tests.test_given_files import names, sft_path, short_recipe, small_disk, weights
 from instructor.tests.test_loader import RIGHT, STUB, at, edit, section
@@ -40,7 +41,8 @@ def lab(tmp_path, monkeypatch, sft_path):
     lab = load_lab(ROOT / "solutions" / "lab15_grpo.py")
     lab.reward = lambda response, answer: float(response[:1] in "01234")
     lab.train_grpo = functools.partial(lab.train_grpo, sft_path=sft_path, verbose=False)
-    lab.draw, lab.plot_curves = lab.plot_curves, no_figure
+    lab.draw = lab15_run.plot_curves
+    monkeypatch.setattr(lab15_run, "plot_curves", no_figure)
     monkeypatch.chdir(tmp_path)
     return lab
 
@@ -61,7 +63,7 @@ def run_main(lab, monkeypatch, *flags):
     few = "--iters=4 --prompts-per-iter=2 --G=4 --eval-every=2 --eval-n=10".split()
     monkeypatch.setattr(sys, "argv", ["lab15_grpo.py", *few, *flags])
     try:
-        lab.main()
+        lab15_run.main(vars(lab))
     except SystemExit as error:
         return error.code
 
@@ -98,8 +100,9 @@ def saved_history(folder):
 # ============================================================== runs
 
 
-def test_a_run_leaves_four_files(lab, tmp_path):
-    cfg, folder, lab.plot_curves = small(lab, seed=3), tmp_path / "my runs" / "x", lab.draw
+def test_a_run_leaves_four_files(lab, tmp_path, monkeypatch):
+    cfg, folder = small(lab, seed=3), tmp_path / "my runs" / "x"
+    monkeypatch.setattr(lab15_run, "plot_curves", lab.draw)
     policy, hist = lab.train_grpo(cfg, out_dir=folder)
     assert names(folder) == FILES, "and nothing temporary"
     saved = saved_history(folder)
@@ -133,7 +136,7 @@ def test_seed_decides_and_measuring_changes_nothing(lab, same):
 def test_no_iterations(lab, tmp_path):
     policy, hist = lab.train_grpo(small(lab, iters=0), out_dir=tmp_path / "x")
     assert hist["eval_iter"] == [0] and hist["loss"] == [] and names(tmp_path / "x") == FILES
-    assert "sampled accuracy" in lab.verdict(small(lab, iters=0), hist)
+    assert "sampled accuracy" in lab15_run.verdict(small(lab, iters=0), hist)
 
 
 def test_what_a_run_prints(lab, sft_path, capsys):
@@ -173,8 +176,10 @@ def test_curves_are_labelled(lab):
         ("save_run", 1, 2, [0, 2]),
     ],
 )
-def test_ctrl_c_keeps_what_was_measured(lab, tmp_path, capsys, name, n, iterations, evals):
-    setattr(lab, name, call_at(getattr(lab, name), n, interrupt))
+def test_ctrl_c_keeps_what_was_measured(
+        lab, tmp_path, capsys, monkeypatch, name, n, iterations, evals):
+    owner = lab15_run if name == "save_run" else lab
+    monkeypatch.setattr(owner, name, call_at(getattr(owner, name), n, interrupt))
     policy, hist = lab.train_grpo(small(lab), out_dir=tmp_path / "x")
     assert hist["eval_iter"] == evals
     assert {len(hist[k]) for k in EVALS} == {len(evals)}
@@ -270,7 +275,7 @@ def test_next_task(written, tmp_path):
     for n in written:
         text = edit(text, (section(STUB, n), section(RIGHT, n)))
     (tmp_path / "lab.py").write_text(text, "utf-8")
-    found = load_lab(tmp_path / "lab.py").next_task()
+    found = lab15_run.next_task(vars(load_lab(tmp_path / "lab.py")))
     expected = {(): (1, "sample_group"), (1, 2): (3, "k3_kl"), (1, 2, 3, 4): (5, "grpo_step")}
     expected |= {(2, 3, 4, 5): (1, "sample_group"), (1, 2, 3, 4, 5): None}
     assert found == expected[written]
@@ -331,7 +336,7 @@ def test_flags_are_those_of_the_config(lab, monkeypatch, tmp_path):
     run_main(lab, monkeypatch, *flags, "--no-scale-std", "--out", "some where")
     assert got[0] == (lab.GRPOConfig(**settings), {"device": "cpu", "out_dir": "some where"})
     monkeypatch.setattr(sys, "argv", ["lab15_grpo.py"])
-    lab.main()
+    lab15_run.main(vars(lab))
     assert got[1] == (lab.GRPOConfig(), {"device": "cpu", "out_dir": "runs/seed0"})
     assert torch.get_num_threads() == 1
 
@@ -362,7 +367,7 @@ def test_a_tensor_on_another_device_names_the_students_line(tmp_path, monkeypatc
     (tmp_path / "lab.py").write_text(text, "utf-8")
     lab = load_lab(tmp_path / "lab.py")
     lab.train_grpo = functools.partial(lab.train_grpo, sft_path=sft_path, verbose=False)
-    lab.plot_curves = no_figure
+    monkeypatch.setattr(lab15_run, "plot_curves", no_figure)
     monkeypatch.chdir(tmp_path)
     said = run_main(lab, monkeypatch)
     assert f"lab.py {at(text, 'raise RuntimeError(')}:" in said and error in said
@@ -375,7 +380,7 @@ def test_a_tensor_on_another_device_names_the_students_line(tmp_path, monkeypatc
 def test_verdict(lab):
     def say(start, end, n=300, **settings):
         hist = {"acc_sampled": [start, 0.7, end], "loss": [0.0] * n}
-        text = lab.verdict(lab.GRPOConfig(**settings), hist)
+        text = lab15_run.verdict(lab.GRPOConfig(**settings), hist)
         assert f"sampled accuracy {start:.3f} -> {end:.3f}" in text and "\n" not in text
         return text
 
