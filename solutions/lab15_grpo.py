@@ -8,6 +8,8 @@ Everything below "given: helpers and the training loop" is complete. Read train_
 it is the outer loop that calls your grpo_step.
 """
 
+import lab15_run  # isort: skip (first: Ctrl-C while PyTorch loads is a normal end, too)
+
 import random
 import time
 from dataclasses import dataclass
@@ -15,7 +17,6 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-import lab15_run
 from tinylm import (
     accuracy,
     decode_responses,
@@ -240,23 +241,23 @@ def train_grpo(cfg, sft_path=None, verbose=True, device="cpu", out_dir=None):
         hist["acc_greedy"].append(accuracy(policy, n=cfg.eval_n, greedy=True))
 
     t0 = time.time()
-    with lab15_run.saving(globals(), cfg, policy, hist, out_dir) as (save, tqdm):
+    with lab15_run.Run(globals(), cfg, policy, hist, out_dir) as run:
         evaluate(0)
-        for it in tqdm(range(1, cfg.iters + 1), leave=False, disable=None if verbose else True):
+        for it in run.progress(range(1, cfg.iters + 1), verbose):
             prompts, answers = make_batch(cfg.prompts_per_iter, rng)
             s = grpo_step(policy, ref, opt, prompts, answers, cfg)
-            lab15_run.stop_if_nan(s, policy, cfg, it)
+            run.check(s, it)
             for k in hist:
                 if k in s:
                     hist[k].append(s[k])
             if it % cfg.eval_every == 0 or it == cfg.iters:
                 evaluate(it)
-                save()
+                run.save()
                 if verbose:
-                    tqdm.write(f"iter {it:4d} reward {s['reward']:.2f} sampled acc {hist['acc_sampled'][-1]:.3f} "
-                               f"greedy acc {hist['acc_greedy'][-1]:.3f} kl {s['kl']:.4f} "
-                               f"entropy {s['entropy']:.3f} zero-signal {s['frac_zero_signal']:.2f} "
-                               f"({time.time() - t0:.0f}s)")
+                    run.print(f"iter {it:4d} reward {s['reward']:.2f} sampled acc {hist['acc_sampled'][-1]:.3f} "
+                              f"greedy acc {hist['acc_greedy'][-1]:.3f} kl {s['kl']:.4f} "
+                              f"entropy {s['entropy']:.3f} zero-signal {s['frac_zero_signal']:.2f} "
+                              f"({time.time() - t0:.0f}s)")
     return policy, hist
 
 

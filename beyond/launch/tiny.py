@@ -157,21 +157,22 @@ def train(run: Run, out: Path | None) -> None:
         FloatingPointError: NaN; on all ranks in the same iteration.
     """
     cfg, world, hist = run.cfg, run.world, run.hist
-    files = lab15_run.saving(vars(run.lab), cfg, run.policy.whole, hist, out)
-    with ctrl_c() as asked, files as (save, tqdm):
+    lab, policy = vars(run.lab), run.policy.whole
+    files = lab15_run.Run(lab, cfg, policy, hist, out, fresh=False, watch=False)
+    with ctrl_c() as asked, files:
         if not hist["loss"]:
             run.evaluate(0)
         left = range(len(hist["loss"]) + 1, cfg.iters + 1)
-        for it in tqdm(left, leave=False, disable=None if world.main else True):
+        for it in files.progress(left, world.main):
             run.step(it)
             [leave] = total(world, [len(asked)])  # a rank that leaves alone leaves others waiting
             if it % cfg.eval_every == 0 or it == cfg.iters or leave:
                 run.evaluate(it)
                 run.saved.save(it, hist)
-                save()
+                files.save()
                 if world.main:
                     shown = [f"{k} {v[-1]:.3f}" for k, v in hist.items() if k != "eval_iter"]
-                    tqdm.write(f"iter {it:4d} {' '.join(shown)}")
+                    files.print(f"iter {it:4d} {' '.join(shown)}")
             if leave:
                 break
 

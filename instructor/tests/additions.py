@@ -16,7 +16,10 @@ if __name__ == "__main__":
 ADDITIONS = [
     # the head of the file
     (" (here: chapter.md)", ""),
-    ("import lab15_run", ""),
+    (
+        "import lab15_run # isort: skip (first: Ctrl-C while PyTorch loads is a normal end, too)",
+        "",
+    ),
     ('LAB_VERSION = "1.0"', ""),
     # GRPOConfig checks itself
     (CHECKS, ""),
@@ -27,13 +30,10 @@ ADDITIONS = [
     ("Ctrl-C ends it early and returns as usual.", ""),
     ("policy = load_or_train_sft(sft_path).to(device)", "policy = load_or_train_sft(sft_path)"),
     ("ref = load_or_train_sft(sft_path).to(device)", "ref = load_or_train_sft(sft_path)"),
-    ("with lab15_run.saving(globals(), cfg, policy, hist, out_dir) as (save, tqdm):", ""),
-    (
-        "tqdm(range(1, cfg.iters + 1), leave=False, disable=None if verbose else True):",
-        "range(1, cfg.iters + 1):",
-    ),
-    ("lab15_run.stop_if_nan(s, policy, cfg, it)", ""),
-    ('save() if verbose: tqdm.write(f"iter', 'if verbose: print(f"iter'),
+    ("with lab15_run.Run(globals(), cfg, policy, hist, out_dir) as run:", ""),
+    ("run.progress(range(1, cfg.iters + 1), verbose):", "range(1, cfg.iters + 1):"),
+    ("run.check(s, it)", ""),
+    ('run.save() if verbose: run.print(f"iter', 'if verbose: print(f"iter'),
     # the command
     (START, ""),
 ]

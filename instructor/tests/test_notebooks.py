@@ -259,8 +259,9 @@ def test_live_training_shows_every_iteration(monkeypatch):
     assert watched.entropy == [1, 1 / 2, 1 / 3] and lab.grpo_step is step
     assert "iteration 3 of 3" in shown[-1].text and "greedy 0.900" in shown[-1].text
     assert 'max="3" value="3"' in shown[-1].code and "alt=" in shown[-1].code
-    monkeypatch.setattr(live.lab15_run, "next_task", lambda lab: (4, "grpo_loss"))
-    with pytest.raises(NotImplementedError, match="Task 4: grpo_loss"):
+    error = live.lab15_run.TaskError(4, "comes next", {})
+    monkeypatch.setattr(live.lab15_run, "next_task", lambda lab: error)
+    with pytest.raises(live.lab15_run.TaskError, match="Task 4, grpo_loss"):
         live.Live(lab, cfg)
 
 
