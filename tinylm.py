@@ -7,6 +7,7 @@ Shapes: B rows, L prompt positions, T response positions, S any number of them, 
 """
 
 import contextlib
+import copy
 import hashlib
 import io
 import json
@@ -371,17 +372,22 @@ def write_file(path, write):
         temporary.unlink(missing_ok=True)
 
 
+_unwritten = {}  # (path, fingerprint) -> SFT model that could not be saved there
+
+
 def load_or_train_sft(path):
     """Return the SFT model, on the CPU: from the file at path, else trained and saved there.
 
     A file that is truncated, foreign or outdated is named in a warning and replaced. Two
     processes that ask at once train once. Where nothing can be written (a read-only folder, a
-    full disk) a warning says so, and the trained model is returned all the same.
+    full disk) a warning says so, and the trained model is returned all the same; this process
+    remembers it.
     """
     from filelock import FileLock
 
     path = Path(path)
-    model = _load(path)
+    known = _unwritten and _unwritten.get((str(path), _fingerprint()))
+    model = copy.deepcopy(known) if known else _load(path)
     if model is not None:
         return model
     with contextlib.ExitStack() as stack:
@@ -396,5 +402,6 @@ def load_or_train_sft(path):
             try:
                 write_file(path, lambda file: torch.save(saved, file))
             except OSError as error:
+                _unwritten[str(path), _fingerprint()] = copy.deepcopy(model)
                 warnings.warn(f"the SFT model is not kept: {error}", stacklevel=2)
     return model

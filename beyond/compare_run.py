@@ -22,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from torch import Tensor
 
+import lab15_run
 import tinylm
 from beyond.compare_variants import TASKS, Task, Variant, functions
 from beyond.shaping import fill_with_informative, overlong_penalty
@@ -307,7 +308,7 @@ def _iterate(run: Run, save: Callable, tell: Callable[[int], bool]) -> bool:
     for it in range(len(run.history) + 1, run.cfg.iters + 1):
         batch = run.task.backend.make_batch(run.cfg.prompts_per_iter, run.rng)
         stats = step(run, *batch)
-        run.lab.stop_if_nan(stats, run.policy, run.cfg, it)
+        lab15_run.stop_if_nan(stats, run.policy, run.cfg, it)
         run.history.append(stats)
         if it % run.spec.eval_every == 0 or it == run.cfg.iters:
             run.add_record(since)

@@ -33,6 +33,7 @@ from typing import Any
 
 import torch
 
+import lab15_run
 from beyond.parallel import seed_of
 from beyond.plugins import from_file
 from beyond.services_actors import (
@@ -394,4 +395,4 @@ class Services:
             write_file(self.out / f"{name}.json", lambda file, data=data: file.write(data))
         if policy is not None:
             write_file(self.out / "policy.pt", lambda file: torch.save(policy, file))
-            write_file(self.out / "curves.png", self.lab.plot_curves(self.history).savefig)
+            write_file(self.out / "curves.png", lab15_run.plot_curves(self.history).savefig)

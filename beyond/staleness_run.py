@@ -70,6 +70,7 @@ def plain(flags: argparse.Namespace) -> dict[str, Any]:
     """Return what a run of the lab's own loop, one process, measured."""
     import torch
 
+    import lab15_run
     import tinylm
     from tests.labfile import load_lab
 
@@ -84,7 +85,7 @@ def plain(flags: argparse.Namespace) -> dict[str, Any]:
     start = time.perf_counter()
     for update in range(1, cfg.iters + 1):
         stats = lab.grpo_step(policy, ref, opt, *lab.make_batch(cfg.prompts_per_iter, rng), cfg)
-        lab.stop_if_nan(stats, policy, cfg, update)
+        lab15_run.stop_if_nan(stats, policy, cfg, update)
         seconds.append(time.perf_counter() - start)
         clip.append(stats["clip_frac"])
         if update % EVERY == 0 or update == cfg.iters:

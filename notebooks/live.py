@@ -6,6 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import lab15_run
 from notebooks.show import BLUE, ORANGE, STYLES, Shown, display, image, new_figure, picture, table
 
 PANELS = {"accuracy": "accuracy on held-out sums", "reward": "mean reward of the samples",
@@ -27,8 +28,8 @@ class Live:
     """
 
     def __init__(self, lab, cfg):
-        if task := lab.next_task():  # before anything is drawn or saved
-            raise NotImplementedError("Task {}: {}".format(*task))
+        if error := lab15_run.next_task(vars(lab)):  # before anything is drawn or saved
+            raise error
         self.lab, self.cfg = lab, cfg
         self.entropy, self.sampled, self.greedy, self.reward = [], [], [], []
         self.start = self.drawn = time.monotonic()
@@ -49,8 +50,10 @@ class Live:
         def watched_step(*args, **kwargs):
             stats = step(*args, **kwargs)
             self.first = self.first or time.monotonic()
-            self.entropy.append(stats["entropy"])
-            self.reward.append(stats["reward"])
+            for values, key in ((self.entropy, "entropy"), (self.reward, "reward")):
+                # What is no number, train_grpo reports.
+                if isinstance(stats, dict) and lab15_run.is_number(stats.get(key)):
+                    values.append(stats[key])
             if time.monotonic() - self.drawn > self.pause:
                 self.draw()
             return stats

@@ -26,6 +26,7 @@ from pathlib import Path
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 
+import lab15_run
 import tinylm
 from beyond.compare_variants import functions
 from beyond.lab_checks import LabError
@@ -131,7 +132,8 @@ class Run:
         s = lab.grpo_step(self.policy.trained, self.ref, self.opt, prompts, answers, cfg)
         s = over_ranks(s, self.share.counts, self.world)
         self.policy.refresh()
-        lab.stop_if_nan(s, self.policy.whole, cfg, it)  # the same numbers: all ranks stop, or none
+        # The same numbers everywhere: all ranks stop, or none.
+        lab15_run.stop_if_nan(s, self.policy.whole, cfg, it)
         for k in UNITS:
             self.hist[k].append(s[k])
 
@@ -155,20 +157,22 @@ def train(run: Run, out: Path | None) -> None:
         FloatingPointError: NaN; on all ranks in the same iteration.
     """
     cfg, world, hist = run.cfg, run.world, run.hist
-    with ctrl_c() as asked, run.lab.saving(cfg, run.policy.whole, hist, out) as (save, tqdm):
+    lab, policy = vars(run.lab), run.policy.whole
+    files = lab15_run.Run(lab, cfg, policy, hist, out, fresh=False, watch=False)
+    with ctrl_c() as asked, files:
         if not hist["loss"]:
             run.evaluate(0)
         left = range(len(hist["loss"]) + 1, cfg.iters + 1)
-        for it in tqdm(left, leave=False, disable=None if world.main else True):
+        for it in files.progress(left, world.main):
             run.step(it)
             [leave] = total(world, [len(asked)])  # a rank that leaves alone leaves others waiting
             if it % cfg.eval_every == 0 or it == cfg.iters or leave:
                 run.evaluate(it)
                 run.saved.save(it, hist)
-                save()
+                files.save()
                 if world.main:
                     shown = [f"{k} {v[-1]:.3f}" for k, v in hist.items() if k != "eval_iter"]
-                    tqdm.write(f"iter {it:4d} {' '.join(shown)}")
+                    files.print(f"iter {it:4d} {' '.join(shown)}")
             if leave:
                 break
 
@@ -188,7 +192,7 @@ def main(args: Sequence[str] | None = None) -> int:
         if world.main:
             done = len(run.hist["loss"])
             rest = f" (stopped after {done} iterations; --resume goes on)" * (done < run.cfg.iters)
-            print(f"{flags.out}{rest}: {run.lab.verdict(run.cfg, run.hist)}")
+            print(f"{flags.out}{rest}: {lab15_run.verdict(run.cfg, run.hist)}")
     except (FloatingPointError, LabError) as error:
         return ended(error, 1)
     finally:

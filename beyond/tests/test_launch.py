@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 
+import lab15_run
 import tinylm
 from beyond import plot
 from beyond.launch import flags as command
@@ -111,7 +112,7 @@ def test_alone_it_is_the_labs_train_grpo_to_the_bit(tmp_path):
     lab = tiny.load_student(command.default_lab(), tinylm)
     policy, history = lab.train_grpo(run.cfg, verbose=False)
     assert torch.equal(weights(run), torch.cat([p.detach().flatten() for p in policy.parameters()]))
-    assert run.hist == history and run.lab.verdict(run.cfg, run.hist)
+    assert run.hist == history and lab15_run.verdict(run.cfg, run.hist)
     written = json.loads((tmp_path / "history.json").read_text(encoding="utf-8"))
     assert {k: written[k] for k in history} == history
     saved = torch.load(tmp_path / "policy.pt")

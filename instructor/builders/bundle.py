@@ -25,8 +25,8 @@ from tinylm import write_file
 
 from . import leaks, pages
 
-TOP_FILES = ("README.md", "requirements.txt", "tinylm.py", "lab15_grpo.py", "chapter.md",
-             "Makefile", "pyproject.toml", "LICENSE")
+TOP_FILES = ("README.md", "requirements.txt", "tinylm.py", "lab15_grpo.py", "lab15_run.py",
+             "chapter.md", "Makefile", "pyproject.toml", "LICENSE")
 ROOMS = ("tests", "notebooks", "solutions")
 CHECKPOINT = "tinylm_sft.pt"
 # Makes a web site with packages of instructor/requirements.txt.

@@ -15,7 +15,8 @@ from tests.labfile import ROOT, TASKS
 
 HERE = ROOT / "instructor" / "course"
 ASSIGNMENT = "lab15"
-GIVEN = ("lab15_grpo.py", "tinylm.py", "chapter.md", "pyproject.toml", "requirements.txt")
+GIVEN = ("lab15_grpo.py", "lab15_run.py", "tinylm.py", "chapter.md", "pyproject.toml",
+         "requirements.txt")
 CHECKPOINT = "tinylm_sft.pt"
 ROLES: dict[str, dict[str, bool]] = {
     "given": {"locked": True},

@@ -21,7 +21,7 @@ HERE = ROOT / "instructor" / "gradescope"
 AT_ROOT = ("setup.sh", "run_autograder")  # Gradescope looks for them there
 NEEDED = re.compile(
     r"(instructor/\w+\.py|instructor/(hidden|gradescope)/\w+\.py|tests/.*|tinylm\.py"
-    r"|lab15_grpo\.py|solutions/lab15_grpo\.py|LICENSE)"
+    r"|lab15_grpo\.py|lab15_run\.py|solutions/lab15_grpo\.py|LICENSE)"
 )
 PACKAGES = ("torch", "numpy", "pytest", "tqdm", "filelock")  # what grading imports
 

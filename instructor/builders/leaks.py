@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tests.labfile import ROOT
 
 SHORTEST = 26  # below that even the tests and the hidden tests share lines by chance
-GIVEN = ("lab15_grpo.py", "tinylm.py")
+GIVEN = ("lab15_grpo.py", "lab15_run.py", "tinylm.py")
 # Files that show some of these lines on purpose, and why. With --graded nothing is.
 MEANT = {
     "notebooks/experiments.py": "wrong lines that the chapter's experiments train with",

@@ -65,7 +65,7 @@ def identifiers() -> frozenset[str]:
     found = {name for module in modules for name in dir(module)}
     found |= set(keyword.kwlist) | set(keyword.softkwlist)
     found |= set("numpy np math random itertools functools nn F utils".split())
-    given = re.sub(r"#.*", "", _given(["lab15_grpo.py", "tinylm.py"]))
+    given = re.sub(r"#.*", "", _given(["lab15_grpo.py", "lab15_run.py", "tinylm.py"]))
     return frozenset(found | set(WORD.findall(given)))
 
 

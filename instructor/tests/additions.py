@@ -1,26 +1,25 @@
 """Where lab15_grpo.py departs from the contract's text: pairs of (ours, the contract's).
 
-White space is collapsed before the two texts are compared. All that follows TAIL is ours.
+White space is collapsed before the two texts are compared. What is long stands in lab15_run.py.
 """
 
-TAIL = "# ============================================================== given: checks,"
-
 CHECKS = """
-    def __post_init__(self):  # a wrong setting is named here, before anything is trained
-        for name, value in vars(self).items():
-            kind = type(getattr(GRPOConfig, name))
-            low = {"G": 2, "iters": 0, "beta": 0, "seed": 0, "scale_std": False}.get(name)
-            ok = type(value) is kind or (kind is float and type(value) is int)
-            if not ok or not (value > 0 if low is None else value >= low) or value == float("inf"):
-                allowed = "above 0" if low is None else f"of {low} or more"
-                allowed = "True or False" if kind is bool else f"a finite {kind.__name__} {allowed}"
-                raise ValueError(f"GRPOConfig: {name} = {value!r} is not allowed; give {allowed}")
+    def __post_init__(self):
+        lab15_run.check_settings(self)  # a wrong one is named before anything is trained
+"""
+
+START = """
+if __name__ == "__main__":
+    lab15_run.main(globals())
 """
 
 ADDITIONS = [
     # the head of the file
     (" (here: chapter.md)", ""),
-    ("from contextlib import contextmanager", ""),
+    (
+        "import lab15_run # isort: skip (first: Ctrl-C while PyTorch loads is a normal end, too)",
+        "",
+    ),
     ('LAB_VERSION = "1.0"', ""),
     # GRPOConfig checks itself
     (CHECKS, ""),
@@ -31,11 +30,10 @@ ADDITIONS = [
     ("Ctrl-C ends it early and returns as usual.", ""),
     ("policy = load_or_train_sft(sft_path).to(device)", "policy = load_or_train_sft(sft_path)"),
     ("ref = load_or_train_sft(sft_path).to(device)", "ref = load_or_train_sft(sft_path)"),
-    ("with saving(cfg, policy, hist, out_dir) as (save, tqdm):", ""),
-    (
-        "tqdm(range(1, cfg.iters + 1), leave=False, disable=None if verbose else True):",
-        "range(1, cfg.iters + 1):",
-    ),
-    ("stop_if_nan(s, policy, cfg, it)", ""),
-    ('save() if verbose: tqdm.write(f"iter', 'if verbose: print(f"iter'),
+    ("with lab15_run.Run(globals(), cfg, policy, hist, out_dir) as run:", ""),
+    ("run.progress(range(1, cfg.iters + 1), verbose):", "range(1, cfg.iters + 1):"),
+    ("run.check(s, it)", ""),
+    ('run.save() if verbose: run.print(f"iter', 'if verbose: print(f"iter'),
+    # the command
+    (START, ""),
 ]

@@ -181,7 +181,7 @@ def room(tmp_path_factory):
     for path in (ROOT / "tests").glob("*.py"):
         if not path.name.startswith("test_"):
             shutil.copy(path, root / "tests")
-    for name in ("tinylm.py", "lab15_grpo.py"):
+    for name in ("tinylm.py", "lab15_grpo.py", "lab15_run.py"):
         shutil.copy(ROOT / name, root)
     (root / "pytest.ini").write_text("[pytest]\naddopts = -rN -p no:cacheprovider\n", "utf-8")
     for n, call in SMALL_TESTS.items():
@@ -234,7 +234,7 @@ def _be_pytest(root, args, out):
         os.dup2(handle, 2)
         sys.stdout = open(1, "w", encoding="ascii", closefd=False)
         sys.stderr = open(2, "w", encoding="ascii", closefd=False)
-        for name in [n for n in sys.modules if n.split(".")[0] in ("tests", "tinylm")]:
+        for name in [n for n in sys.modules if n.split(".")[0] in ("tests", "tinylm", "lab15_run")]:
             del sys.modules[name]
         os.chdir(root)
         sys.path[:] = [str(root)] + [p for p in sys.path if p and Path(p).resolve() != ROOT]

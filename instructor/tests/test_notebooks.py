@@ -329,8 +329,8 @@ def test_live_training_shows_every_iteration(monkeypatch):
     monkeypatch.setattr(live, "display", lambda new, **options: handle)
     cfg = SimpleNamespace(iters=3, eval_every=10)
     lab = SimpleNamespace(grpo_step=lambda: {"entropy": 1 / next(steps), "reward": 0.5},
-                          accuracy=lambda model, n, greedy: 0.9 if greedy else 0.4,
-                          next_task=lambda: None)
+                          accuracy=lambda model, n, greedy: 0.9 if greedy else 0.4)
+    monkeypatch.setattr(live.lab15_run, "next_task", lambda lab: None)
 
     def train_grpo(cfg, verbose, out_dir):
         lab.accuracy(None, n=5, greedy=False), lab.accuracy(None, n=5, greedy=True)
@@ -342,8 +342,9 @@ def test_live_training_shows_every_iteration(monkeypatch):
     assert watched.entropy == [1, 1 / 2, 1 / 3] and lab.grpo_step is step
     assert "iteration 3 of 3" in shown[-1].text and "greedy 0.900" in shown[-1].text
     assert 'max="3" value="3"' in shown[-1].code and "alt=" in shown[-1].code
-    lab.next_task = lambda: (4, "grpo_loss")
-    with pytest.raises(NotImplementedError, match="Task 4: grpo_loss"):
+    error = live.lab15_run.TaskError(4, "comes next", {})
+    monkeypatch.setattr(live.lab15_run, "next_task", lambda lab: error)
+    with pytest.raises(live.lab15_run.TaskError, match="Task 4, grpo_loss"):
         live.Live(lab, cfg)
 
 

@@ -36,6 +36,7 @@ importlib.import_module("notebooks.first_cell").start()
 # will the entropy do: the policy was unsure which number to say, will it still be?
 
 # %%
+import lab15_run
 from notebooks import live
 from notebooks.first_cell import FAST, RUNS, needs
 from notebooks.show import display
@@ -45,7 +46,7 @@ with needs(1, 2, 3, 4, 5) as lab:
     short = {"iters": 30, "eval_n": 100} if FAST else {}
     cfg = lab.GRPOConfig(seed=SEED, **short)
     policy, history = live.Live(lab, cfg).train(out_dir=RUNS / f"notebook-seed{SEED}")
-    print(lab.verdict(cfg, history))
+    print(lab15_run.verdict(cfg, history))
 
 # %% [markdown]
 # ## Your run among others
