@@ -23,6 +23,7 @@ import io
 import json
 import linecache
 import math
+import numbers
 import os
 import re
 import signal
@@ -217,8 +218,8 @@ def is_stub(function):
 
 
 def is_number(value):
-    """Return whether a statistic is a Python number, which numpy.float64 is and a tensor is not."""
-    return isinstance(value, (int, float))
+    """Return whether a statistic is a real number: Python's or numpy's, not a bool or a tensor."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def no_tensor(value, shape):
@@ -897,7 +898,7 @@ class Run:
                  "device": str(next(iter(self.policy.parameters())).device)}
         weights = io.BytesIO()
         torch.save(self.policy.state_dict(), weights)
-        content = [json.dumps(about | part).encode() for part in (self.hist, vars(self.cfg))]
+        content = [json.dumps(about | part, default=float).encode() for part in (self.hist, vars(self.cfg))]
         files = dict(zip(DATA, [*content, weights.getvalue()]))
         return self.folder.save(files, len(self.hist["loss"]))
 

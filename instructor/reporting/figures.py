@@ -8,12 +8,11 @@ from typing import Any
 
 from tests.labfile import TASKS
 
-from . import anonymous, similar
+from . import anonymous, copies, similar
 from .load import Found, Record, lab_text
 
 SLOWEST = 10  # students listed by name (or label) with their time
-MOST_PAIRS = 30
-UNKNOWN = "unknown"
+MOST_PAIRS, MOST_NAMES = 30, 100
 
 
 @dataclass
@@ -80,21 +79,33 @@ def known(name: str) -> tuple[str, int | None]:
     """Return (text, chapter section or None) of a mistake."""
     from tests.explain import MISTAKES
 
-    entry = MISTAKES.get(name)
-    if entry is None:
-        return "a mistake that this version of the lab does not know.", None
-    return entry.text, entry.section
+    return MISTAKES[name].text, MISTAKES[name].section
+
+
+def lost(record: Record, number: int) -> bool:
+    """Whether a student has lost points in a task."""
+    return record.tasks[number].score < record.tasks[number].most
+
+
+def believed(record: Record, number: int) -> set[str]:
+    """Return a task's mistakes that count.
+
+    They come out of the sandbox, where a student's file can invent any: those that the lab does
+    not know, those of another task, and those of a task with all points do not count.
+    """
+    from tests.explain import MISTAKES
+
+    fitting = (f"task{number}.", "any.")
+    names = record.tasks[number].mistakes if lost(record, number) else ()
+    return {name for name in names if name in MISTAKES and name.startswith(fitting)}
 
 
 def by_mistake(records: Sequence[Record]) -> dict[tuple[str, int], list[Record]]:
     """Return who made which mistake in which task."""
-    from tests.explain import MISTAKES
-
     found: dict[tuple[str, int], list[Record]] = {}
     for r in records:
-        for number, task in r.tasks.items():
-            # Ids come out of the sandbox: what is none of ours is not shown.
-            for name in {m if m in MISTAKES else UNKNOWN for m in task.mistakes}:
+        for number in r.tasks:
+            for name in believed(r, number):
                 found.setdefault((name, number), []).append(r)
     return found
 
@@ -134,24 +145,30 @@ def mistakes(records: Sequence[Record], label: Mapping[str, str]) -> list[dict]:
 
 
 def lesson(records: Sequence[Record], listed: Sequence[dict]) -> dict[str, Any]:
-    """Return the thing to teach again: the most frequent mistake, or a task that few wrote."""
-    empty = {n: sum(r.tasks[n].state in ("unwritten", "missing") for r in records) for n in TASKS}
-    number = max(TASKS, key=lambda n: empty[n])
-    general = ("any.", UNKNOWN)
-    named = [m for m in listed if not m["name"].startswith(general)] or list(listed)
-    if named and named[0]["count"] >= empty[number]:
-        first = {k: named[0][k] for k in ("section", "task", "function", "count", "text", "name")}
-        return first | {"tied": sum(m["count"] == first["count"] for m in named) - 1}
-    if empty[number]:
-        return {"section": TASKS[number].section, "task": number, "count": empty[number],
-                "function": TASKS[number].name, "text": "this task was not written.", "name": ""}
-    lost = {n: sum(r.tasks[n].most - r.tasks[n].score for r in records) for n in TASKS}
-    number = max(TASKS, key=lambda n: lost[n])
-    if not lost[number]:
+    """Return what to teach again: the task in which most students lost points, and why.
+
+    Args:
+        records: of those who handed in a file.
+        listed: see mistakes.
+    """
+    count = {n: sum(lost(r, n) for r in records) for n in TASKS}
+    points = {n: sum(r.tasks[n].most - r.tasks[n].score for r in records) for n in TASKS}
+    number = max(TASKS, key=lambda n: (count[n], points[n]))
+    if not count[number]:
         return {}
-    count = sum(r.tasks[number].score < r.tasks[number].most for r in records)
-    return {"section": TASKS[number].section, "task": number, "count": count,
-            "function": TASKS[number].name, "text": "they lost points here.", "name": ""}
+    causes = [{k: m[k] for k in ("name", "text", "count")} for m in listed if m["task"] == number]
+    states = Counter(r.tasks[number].state for r in records if lost(r, number))
+    without = sum(not believed(r, number) and r.tasks[number].state in ("written", "")
+                  for r in records if lost(r, number))
+    words = {"unwritten": "not written", "missing": "function missing", "broken": "broken file"}
+    rest = [(words[s], states[s]) for s in words if states[s]]
+    rest += [("a mistake without a name", without)] * bool(without)
+    behind = [f"{m['name']}: {m['count']}" for m in causes[:3]]
+    behind += [f"{len(causes) - 3} more names"] * (len(causes) > 3)
+    behind += [f"{name}: {n}" for name, n in rest]
+    return {"section": TASKS[number].section, "task": number, "count": count[number],
+            "function": TASKS[number].name, "text": "; ".join(behind), "causes": causes,
+            "rest": rest}
 
 
 # ---------------------------------------------------------------- the rest
@@ -222,18 +239,41 @@ def states(found: Found, label: Mapping[str, str]) -> list[dict]:
     ]
 
 
+def groups(records: Sequence[Record], label: Mapping[str, str]) -> tuple[dict, list[int]]:
+    """Return (groups of files that are the same, one place of each group and of each other)."""
+    found = copies.find([lab_text(r) for r in records])
+
+    def who(places: Sequence[int]) -> str:
+        names = sorted(label[records[i].student] for i in places)
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        return ", ".join(names[:MOST_NAMES]) + more
+
+    def shown(group: copies.Group) -> dict[str, Any]:
+        return {"count": len(group.members), "who": who(group.members), "room": group.room,
+                "identical": group.identical, "exact": [who(some) for some in group.exact],
+                "tasks": "unknown" if group.tasks == [0] else ", ".join(map(str, group.tasks))}
+
+    doubles = {i for group in found.groups for i in group.members[1:]}
+    single = [i for i in range(len(records)) if i not in doubles]
+    return {"groups": [shown(g) for g in found.groups], "small": [shown(g) for g in found.small],
+            "room": copies.ROOM}, single
+
+
 def pairs(records: Sequence[Record], label: Mapping[str, str],
           progress: Callable = iter) -> dict[str, Any]:
-    """Return the pairs of files that are more alike than the class explains."""
+    """Return the files that are the same, and pairs that are more alike than the class explains."""
+    same, single = groups(records, label)
+    records = [records[i] for i in single]  # of files that are the same, one is compared
     found = similar.find([lab_text(r) for r in records], progress)
     listed = [
         {"one": label[records[p.one].student], "other": label[records[p.other].student],
          "bits": f"{p.bits:.0f}", "tasks": {n: f"{100 * v:.0f}" for n, v in p.tasks.items()}}
         for p in found.pairs[:MOST_PAIRS]
     ]
-    return {"pairs": listed, "more": len(found.pairs) - len(listed), "files": found.files,
-            "limit": f"{found.limit:.0f}", "fewest": similar.FEWEST,
-            "count": found.files * (found.files - 1) // 2}
+    return same | {"pairs": listed, "more": len(found.pairs) - len(listed), "files": found.files,
+                   "limit": f"{found.limit:.0f}", "fewest": similar.FEWEST,
+                   "available": similar.available(),
+                   "count": found.files * (found.files - 1) // 2}
 
 
 def everything(found: Found, label: Mapping[str, str], progress: Callable = iter) -> dict:
@@ -249,9 +289,12 @@ def everything(found: Found, label: Mapping[str, str], progress: Callable = iter
     }
     if here:
         listed = mistakes(here, label)
+        named = sum(len(set(r.tasks[n].mistakes)) for r in here for n in TASKS)
+        invented = named - sum(m["count"] for m in listed)
         tests = hidden(here)
         context |= {
-            "mistakes": listed, "lesson": lesson(here, listed), "totals": totals(here, most),
+            "mistakes": listed, "invented": invented,
+            "lesson": lesson(here, listed), "totals": totals(here, most),
             "tasks": [of_task(here, n) for n in TASKS], "hidden": tests,
             "nobody": sum(t["passed"] == 0 for t in tests),
             "everybody": sum(t["passed"] == t["asked"] for t in tests),

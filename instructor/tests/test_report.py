@@ -1,5 +1,6 @@
 """The class report: figures, names left out, untrusted text, shards, similar files."""
 
+import ast
 import csv
 import json
 import os
@@ -9,7 +10,9 @@ from html.parser import HTMLParser
 import pytest
 
 from instructor import report
-from instructor.reporting import anonymous, figures, load, similar
+from instructor.reporting import anonymous, copies, figures, load, similar
+from instructor.variants import solution
+from tests.explain import MISTAKES
 from tests.labfile import TASKS
 
 from . import made_up
@@ -301,9 +304,120 @@ def test_twins_are_similar_also_with_other_names(tmp_path):
 
 def test_a_class_that_writes_all_the_same_is_not_similar():
     pytest.importorskip("copydetect", reason="pip install -r instructor/requirements.txt")
-    from instructor.variants import solution
-
     assert similar.find([solution()] * 25).pairs == []
     assert similar.find([""] * 30).files == 0
     few = similar.find([solution()] * (similar.FEWEST - 1))
     assert few.pairs == [] and few.files == similar.FEWEST - 1
+
+
+# ---------------------------------------------------------------- the same file
+
+
+def renamed(text):
+    """Return a file with other names for its variables, without comments, in another layout."""
+    tree = ast.parse(text)
+    for function in tree.body:
+        if getattr(function, "name", "") in {task.name for task in TASKS.values()}:
+            names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+            own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+            own -= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+            for node in names:
+                node.id = f"my_{node.id}" if node.id in own else node.id
+    return re.sub(r"(?m)^( +)return", r"\1# mine\n\n\1return", ast.unparse(tree)) + "\n"
+
+
+@pytest.fixture(scope="module")
+def thirty(tmp_path_factory):
+    """Give the texts of a class of thirty different files."""
+    folder = tmp_path_factory.mktemp("class")
+    names = made_up.whole_class(folder, 60, seed=5)
+    paths = [folder / name / "lab15_grpo.py" for name in names]
+    texts = [p.read_text(encoding="utf-8") for p in paths if p.exists()]
+    doubles = {i for g in copies.find(texts).groups for i in g.members[1:]}
+    return [t for i, t in enumerate(texts) if i not in doubles][:30]
+
+
+@pytest.mark.parametrize("n", [2, 3, 18, 60])
+def test_the_same_file_is_listed_whatever_the_class(thirty, n):
+    for others in ([], thirty[1:], [thirty[0][:400]] * 3):
+        found = copies.find([*others, *[thirty[0]] * n])
+        mine = [g for g in found.groups if len(others) in g.members]
+        assert [len(g.members) for g in mine] == [n] and mine[0].identical
+
+
+def test_names_comments_and_layout_make_no_difference(thirty):
+    for text in [solution(), *thirty[:5]]:
+        other = renamed(text)
+        assert other != text
+        found = copies.find([text, other, text]).groups
+        assert [g.members for g in found] == [[0, 1, 2]] and found[0].exact == [[0, 2]]
+    assert copies.find(thirty).groups == []
+
+
+def test_another_line_is_a_difference():
+    for old, new in (("- d - 1", "- d"), (".clamp(", ".clip("), ("dim=1", "dim=0")):
+        changed = solution().replace(old, new)
+        assert changed == solution() or copies.find([solution(), changed]).groups == []
+
+
+def test_files_with_nothing_or_little_in_them_are_not_accused():
+    stub = (report.TEMPLATES.parents[1] / "lab15_grpo.py").read_text(encoding="utf-8")
+    assert copies.find([stub] * 9) == copies.Copies([], [])
+    two_lines = "    d = ref_logp - logp\n    return torch.exp(d) - d - 1\n"
+    first = stub.replace('    raise NotImplementedError("Task 3: k3_kl")\n', two_lines)
+    assert first != stub
+    other = first.replace(two_lines, re.sub(r"\bd\b", "x", two_lines))
+    found = copies.find([first, other, stub])
+    assert found.groups == [] and [g.members for g in found.small] == [[0, 1]]
+    listed = copies.find([first, first]).groups
+    assert [g.members for g in listed] == [[0, 1]] and not listed[0].room
+
+
+@pytest.mark.parametrize("body", ["(" * 9000, "-" * 9000 + "a", "lambda: " * 999, "a." * 9000])
+def test_text_that_is_no_python_is_compared_as_it_is(body):
+    text = f"def k3_kl(a, b):\n    return {body}\n"
+    found = copies.find([text, text, text.replace("b)", "c)")]).groups
+    assert [g.exact for g in found] == [[[0, 1]]]
+
+
+def test_the_page_shows_one_group_of_sixty(tmp_path):
+    for i in range(60):
+        write(tmp_path / "r", f"s{i:02}", five())
+    write(tmp_path / "r", "odd", five(), lab=solution().replace("- d - 1", "- d"))
+    code, page = made(tmp_path, tmp_path / "r", args=["--names"])
+    row = re.search(r"<tr><td class=\"n\">60</td><td>letter by letter</td>(.*?)</tr>", page)[1]
+    assert code == 0 and all(f"s{i:02}" in row for i in range(60)) and "odd" not in row
+
+
+def test_without_copydetect_the_same_file_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(similar, "available", lambda: False)
+    for name in ("ada", "ben"):
+        write(tmp_path / "r", name, five())
+    page = made(tmp_path, tmp_path / "r")[1]
+    assert "letter by letter" in page and "copydetect is not installed" in page
+
+
+# ---------------------------------------------------------------- what counts
+
+
+def test_the_first_line_counts_students_not_mistakes(tmp_path):
+    known = [name for name in MISTAKES if name.startswith("task4.")][:4]
+    for i in range(20):
+        tests = five(task2=STD) if i < 3 else five()
+        if i >= 12:
+            tests[3] = entry(4, known[i % len(known)])
+        write(tmp_path / "r", f"s{i:02}", tests)
+    page = made(tmp_path, tmp_path / "r")[1]
+    assert "<h1>Teach section 5 again: 8 of 20 in Task 4" in page
+    assert all(name in page.split("<nav")[0] for name in known)
+
+
+def test_invented_names_of_mistakes_are_not_counted(tmp_path):
+    for i in range(6):
+        tests = five(task2=STD) if i < 2 else five()
+        mine = tests[2]["extra_data"]["mistakes"]
+        mine += ["task3.forged", "task2.sample_std", "task3.k1", "x" * 99]  # with all points
+        write(tmp_path / "r", f"s{i}", tests)
+    page = made(tmp_path, tmp_path / "r")[1]
+    assert "Teach section 3 again: 2 of 6 in Task 2" in page and "forged" not in page
+    assert "24 names of mistakes are not counted" in page and "task3.k1" not in page
