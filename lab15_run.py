@@ -898,7 +898,8 @@ class Run:
                  "device": str(next(iter(self.policy.parameters())).device)}
         weights = io.BytesIO()
         torch.save(self.policy.state_dict(), weights)
-        content = [json.dumps(about | part, default=float).encode() for part in (self.hist, vars(self.cfg))]
+        parts = (self.hist, vars(self.cfg))
+        content = [json.dumps(about | part, default=float).encode() for part in parts]
         files = dict(zip(DATA, [*content, weights.getvalue()]))
         return self.folder.save(files, len(self.hist["loss"]))
 

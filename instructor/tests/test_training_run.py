@@ -707,7 +707,7 @@ def test_importing_it_changes_nothing(copy):
 def test_no_traceback_of_given_code_when_the_given_part_was_changed(lab_of, capsys):
     text = variants.solution()
     assert text.count("            run.check(s, it)\n") == 1
-    lab = lab_of(text.replace("            run.check(s, it)\n", "            run.chek(s, it)\n"))
+    lab = lab_of(text.replace("            run.check(s, it)\n", "            run.checked(s, it)\n"))
     assert train(lab) == 1
     lines = lines_of(capsys)
-    assert re.match(r"The training stopped at lab15_grpo.py line \d+: run.chek", lines[0]), lines
+    assert re.match(r"The training stopped at lab15_grpo.py line \d+: run.checked", lines[0]), lines
