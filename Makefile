@@ -74,7 +74,7 @@ train: setup
 
 test: setup
 	$(VENV_PYTHON) $(TEST_LINE)
-	$(if $(wildcard beyond/tests),@echo "What was skipped for want of a package, and beyond/tests: make test-all")
+	$(if $(wildcard beyond/tests),@echo "What was skipped for want of a package; and beyond/tests:  make test-all")
 
 test-all:
 	@$(PYTHON) $(SETUP_LINE) --all

@@ -37,7 +37,7 @@ from beyond.tests.fake_vllm import running
 TOP = Path(__file__).resolve().parent.parent.parent
 LAB = TOP / "solutions" / "lab15_grpo.py"
 SMALL = {"prompts_per_iter": 4, "G": 4, "eval_every": 100, "eval_n": 20, "save_every": 3}
-slow = pytest.mark.skipif(not os.environ.get("LAB15_SLOW"), reason="slow: set LAB15_SLOW=1")
+slow = pytest.mark.skipif(not os.environ.get("LAB15_SLOW"), reason="slow: LAB15_SLOW=1 runs it")
 
 
 if not sys.platform.startswith("linux"):

@@ -72,7 +72,7 @@ def left_behind():
 @pytest.mark.parametrize("name", sorted(ATTACKS))
 def test_an_attack_gets_what_the_stub_gets(name, course, sandbox):
     if SLOW and name not in QUICK:
-        pytest.skip("slow: runs with LAB15_SLOW=1")
+        pytest.skip("slow: LAB15_SLOW=1 runs it")
     before = left_behind()
     tasks, notes = judged(STUB + "\n\n" + ATTACKS[name], course, sandbox)
     assert sum(task["points"] for task in tasks.values()) == 0, tasks
@@ -193,7 +193,7 @@ IN_TROUBLE = {  # name: (text, tasks that are lost, a word of the messages)
 @pytest.mark.parametrize("name", IN_TROUBLE)
 def test_an_honest_file_in_trouble_gets_what_it_deserves(name, course, sandbox):
     if SLOW and name not in {"syntax_error", "slow_decorator"}:
-        pytest.skip("slow: runs with LAB15_SLOW=1")
+        pytest.skip("slow: LAB15_SLOW=1 runs it")
     text, lost, word = IN_TROUBLE[name]
     scored, messages = points(text, course, sandbox)
     assert scored == {n: 0.0 if n in lost else FULL[n] for n in TASKS}, messages
@@ -396,7 +396,7 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 def test_a_trivial_body_gets_nothing(name, course, sandbox):
     if SLOW and name not in {"zeros"}:
-        pytest.skip("slow: runs with LAB15_SLOW=1")
+        pytest.skip("slow: LAB15_SLOW=1 runs it")
     number, tensor, times = BODIES[name]
     text = TRIVIAL.replace("{number}", number).replace("{tensor}", tensor)
     text = text.replace("{times}", times)

@@ -1,6 +1,7 @@
 """The first lines of README.md: two commands, the plain lines behind them, the student's first."""
 
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -30,6 +31,18 @@ def test_the_plain_lines_are_what_make_runs():
     after = {line.split()[1]: following for line, following in zip(shown, shown[1:])
              if line.startswith("make ")}
     assert blocks()[1] == [after["setup"], after["train"], after["test"]]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make")
+def test_every_line_of_every_target_can_be_read_by_a_shell():
+    targets = re.search(r"^\.PHONY: (.*)$", text("Makefile"), re.M)[1].split()
+    for target in targets:
+        done = subprocess.run(["make", "-n", target], cwd=TOP, capture_output=True,
+                              encoding="utf-8")
+        lines = [shlex.split(line) for line in done.stdout.splitlines()]
+        assert done.returncode == 0 and lines, f"{target}: {done.stderr}"
+        if target == "test":
+            assert lines[-1][0] == "echo" and lines[-1][1].endswith("make test-all")
 
 
 def test_the_student_and_windows_are_on_the_first_screen_and_teachers_are_not():
