@@ -187,7 +187,7 @@ class Sandbox:
     def __init__(self, maker, slot):
         self.maker, self.slot = maker, slot
         self.process = self.control = self.scratch = self.errors = None
-        self.preload = ()  # names of packages
+        self.preload, self.loaded = (), ()  # names of packages: wanted, and there
         self.folders = []  # descriptors of what it can write to, where nothing limits the entries
 
     def _start(self):
@@ -198,7 +198,7 @@ class Sandbox:
         self.scratch = tempfile.mkdtemp(prefix=prefix) if self.maker.trust else None
         command, env = self.maker.command(self.slot, self.scratch, self.preload)
         self.control, theirs = socket.socketpair()
-        self.errors = tempfile.TemporaryFile()
+        self.errors, self.loaded = tempfile.TemporaryFile(), self.preload
         with theirs:
             self.process = subprocess.Popen(
                 command,
@@ -263,7 +263,8 @@ class Sandbox:
     @contextlib.contextmanager
     def open(self, task, clock):
         """Give a fresh Box for a task, and end all that has run in it."""
-        if self.process is None or self.process.poll() is not None:
+        ready = self.process is not None and self.process.poll() is None
+        if not ready or set(self.preload) - set(self.loaded):
             self._start()
         ours, theirs = socket.socketpair()
         with ours:
