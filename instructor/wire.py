@@ -75,7 +75,7 @@ def _plain(value, blobs, depth):
         return str(value)[:20000]
     if isinstance(value, int) and abs(value) < 1 << 62:
         return int(value)
-    if is_real(value) and not isinstance(value, int):
+    if isinstance(value, float):
         return float(value)
     if isinstance(value, list | tuple):
         tag = "$u" if isinstance(value, tuple) else "$l"
@@ -83,6 +83,8 @@ def _plain(value, blobs, depth):
     if isinstance(value, dict):
         items = [[str(k), _plain(v, blobs, depth + 1)] for k, v in value.items()]
         return {"$d": items}
+    if is_real(value) and not isinstance(value, int):  # numpy's, a Fraction
+        return float(value)
     return {"$x": type(value).__name__[:60]}
 
 
