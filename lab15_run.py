@@ -815,6 +815,30 @@ class Folder:
                 folder.rmdir()
 
 
+asked_to_stop = []  # not empty once Ctrl-C was pressed while the command runs
+
+
+def note_ctrl_c(*_):
+    """Handle SIGINT while the command runs."""
+    asked_to_stop.append(True)
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def noticing():
+    """Keep in mind that Ctrl-C was pressed: imports of other libraries may swallow it."""
+    asked_to_stop.clear()
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, note_ctrl_c)
+    try:
+        yield
+    finally:
+        asked_to_stop.clear()
+        signal.signal(signal.SIGINT, before if before is not None else signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def uninterrupted():
     """Let Ctrl-C wait for the end of the block; gives a list that then is not empty."""
@@ -878,6 +902,8 @@ class Run:
 
     def check(self, s, it):
         """Raise a FloatingPointError if an iteration left NaN behind."""
+        if asked_to_stop:  # and somebody's `except:` has eaten the KeyboardInterrupt
+            raise KeyboardInterrupt
         stop_if_nan(s, self.policy, self.cfg, it)
 
     def save(self):
@@ -1147,7 +1173,7 @@ def main(lab, args=None):
 def command(lab, args):
     """Train and report where the results are; return the exit code: 0, 1, 2 or 130."""
     try:
-        with warnings.catch_warnings():
+        with noticing(), warnings.catch_warnings():
             warnings.showwarning = one_line_warning
             flags = parsed(vars(lab["GRPOConfig"]()), args)
             device, count, out = (flags.pop(name) for name in ("device", "threads", "out"))
@@ -1231,11 +1257,15 @@ def unexpected(error, lab):
 # ============================================================== while the lab file is loaded
 
 
+def leave_at_once(*_):
+    """Handle SIGINT while PyTorch is imported, which may swallow a KeyboardInterrupt or crash."""
+    os.write(2, b"Stopped by Ctrl-C.\n")
+    os._exit(STOPPED)
+
+
 def hook(kind, error, trace):
-    """Stand in for sys.excepthook: Ctrl-C while PyTorch is imported is no error."""
-    if issubclass(kind, KeyboardInterrupt):
-        sys.stderr.write("Stopped by Ctrl-C.\n")
-    elif issubclass(kind, ModuleNotFoundError) and error.name in ("torch", "numpy", "tqdm"):
+    """Stand in for sys.excepthook: a package that is not there is one line."""
+    if issubclass(kind, ModuleNotFoundError) and error.name in ("torch", "numpy", "tqdm"):
         sys.stderr.write(f"{error.name} is not installed in this Python ({sys.executable}): "
                          "python -m pip install -r requirements.txt, or activate .venv first\n")
     else:
@@ -1243,13 +1273,16 @@ def hook(kind, error, trace):
 
 
 def started_as_script():
-    """Return whether this module is being imported by the file that was started."""
+    """Return whether this module is being imported by a lab file that was started."""
     frame = sys._getframe(1)
     while frame and (frame.f_globals is globals() or "importlib" in frame.f_code.co_filename):
         frame = frame.f_back
-    names = frame.f_globals if frame else {}
-    return names.get("__name__") == "__main__" and "__file__" in names
+    # The names that the file's own statements use: a lab file is one that defines train_grpo.
+    return (frame is not None and frame.f_globals.get("__name__") == "__main__"
+            and "train_grpo" in frame.f_code.co_names)
 
 
 if started_as_script():
     sys.excepthook = hook
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, leave_at_once)

@@ -86,7 +86,7 @@ def bench(part: str) -> float:
 
 def band(i: int) -> float:
     """The numbers of the band in the line that a training run ends with."""
-    source = read_source(ROOT / "lab15_grpo.py")[0]
+    source = read_source(ROOT / "lab15_run.py")[0]
     bands = re.findall(r"expected ([\d.]+) to ([\d.]+), then ([\d.]+) or more", source)
     return float(bands[0][i])
 

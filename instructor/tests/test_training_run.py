@@ -3,6 +3,7 @@
 Every run is two iterations long, from a model that was never trained.
 """
 
+import contextlib
 import errno
 import functools
 import json
@@ -581,6 +582,17 @@ def test_ctrl_c_is_a_normal_end_at_every_moment(lab, capsys, tmp_path, monkeypat
         assert state(tmp_path / "x")[0] == done
 
 
+def test_ctrl_c_that_somebody_swallows_is_noticed_an_iteration_later(lab, capsys, tmp_path):
+    def swallow(result):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return result
+
+    lab.grpo_step = call_at(lab.grpo_step, 1, swallow)
+    assert train(lab, "--out=x") == 130
+    assert "Stopped by Ctrl-C after 0 iterations" in "\n".join(lines_of(capsys))
+
+
 def test_ctrl_c_outside_the_main_thread_is_not_touched(lab, tmp_path):
     codes = []
     thread = threading.Thread(target=lambda: codes.append(train(lab, "--out=x")))
@@ -685,7 +697,8 @@ def test_as_a_module_into_a_pipe_that_is_closed(copy):
 
 
 @pytest.mark.parametrize("line, words", [
-    ("raise KeyboardInterrupt", "Stopped by Ctrl-C.\n"),
+    ("import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept BaseException:\n    pass",
+     "Stopped by Ctrl-C.\n"),
     ("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')",
      "torch is not installed in this Python"),
 ])
