@@ -77,7 +77,8 @@ def test_the_work_on_a_long_text_is_linear():
 
 def some_bytes():
     """Return a strategy: bytes of any kind, and longer ones of few pieces."""
-    st = pytest.importorskip("hypothesis.strategies")
+    st = pytest.importorskip("hypothesis.strategies",
+                             reason="pip install -r instructor/requirements.txt")
     pieces = st.sampled_from([p.encode("utf-8", "replace") for p in bench_foreign.PIECES.values()])
     parts = st.lists(st.tuples(pieces, st.integers(1, 400)), max_size=6)
     return st.binary(max_size=300) | parts.map(lambda found: b"".join(p * n for p, n in found))
@@ -85,7 +86,8 @@ def some_bytes():
 
 def each(test, examples=60):
     """Run a test on many bytes; the same ones each time."""
-    hypothesis = pytest.importorskip("hypothesis")
+    hypothesis = pytest.importorskip("hypothesis",
+                                     reason="pip install -r instructor/requirements.txt")
     checks = hypothesis.HealthCheck
     hypothesis.settings(max_examples=examples, deadline=None, derandomize=True, database=None,
                         suppress_health_check=[checks.too_slow, checks.function_scoped_fixture])(
@@ -359,7 +361,7 @@ def test_a_file_beyond_all_reason_is_not_parsed(tmp_path):
     [None, {}, [1], {"a.png": None}, {"a.png": {}}, {"a.png": {"image/png": 3}}, {3: {"x": "y"}}],
 )
 def test_a_missing_picture_costs_itself(attachments):
-    pytest.importorskip("nbconvert")
+    pytest.importorskip("nbconvert", reason="pip install -r instructor/requirements.txt")
     from jinja2 import Environment
 
     from instructor.course.lab15_nbgrader.show import markdown2html

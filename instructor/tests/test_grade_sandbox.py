@@ -325,7 +325,7 @@ def test_a_sandbox_that_does_not_start_says_why(sandbox, monkeypatch):
     monkeypatch.setattr("instructor.bwrap.python", lambda: "/nowhere/bin/python")
     maker = Maker(Limits(start=20), nested=False)
     with pytest.raises(SandboxError, match="/nowhere/bin/python"):
-        with maker.open() as own, own.open(1, Clock(5)):
+        with maker.open() as sandbox, sandbox.open(1, Clock(5)):
             pass
     maker.close()
 

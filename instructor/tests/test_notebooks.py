@@ -383,7 +383,8 @@ def test_time_left_is_told_after_some_steps(monkeypatch):
 
 
 def test_jupyter_reads_the_labs_settings_first(monkeypatch, tmp_path):
-    config = pytest.importorskip("jupyterlab_server.config")
+    config = pytest.importorskip("jupyterlab_server.config",
+                                 reason="pip install -r requirements.txt")
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path))
     for key, value in start_lab.environment(os.environ).items():
         monkeypatch.setenv(key, value)
@@ -393,7 +394,7 @@ def test_jupyter_reads_the_labs_settings_first(monkeypatch, tmp_path):
 
 
 def test_all_server_extensions_of_nbgrader_are_off():
-    pytest.importorskip("nbgrader")
+    pytest.importorskip("nbgrader", reason="pip install -r requirements.txt")
     name = "jupyter_server_config.d/nbgrader.json"
     theirs, = [f for f in metadata.files("nbgrader") if f.as_posix().endswith(name)]
     ours = start_lab.SETTINGS / "jupyter_server_config.d" / "no_nbgrader.json"
@@ -403,7 +404,7 @@ def test_all_server_extensions_of_nbgrader_are_off():
 
 
 def test_the_first_layout_is_put_once_and_nowhere_if_it_cannot_be_written(tmp_path):
-    pytest.importorskip("jupyterlab_server")
+    pytest.importorskip("jupyterlab_server", reason="pip install -r requirements.txt")
     folder = tmp_path / "state"
     assert start_lab.workspaces(folder) == [f"--LabApp.workspaces_dir={folder}"]
     kept, = folder.iterdir()

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-pytest.importorskip("nbgrader", reason="nbgrader is not installed")
+pytest.importorskip("nbgrader", reason="pip install -r requirements.txt")
 
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
@@ -67,7 +67,7 @@ def check(page):
 @pytest.fixture(autouse=True)
 def nh3():
     """Skip the tests of this file where nh3 is missing."""
-    return pytest.importorskip("nh3", reason="nh3 is not installed (instructor/requirements.txt)")
+    return pytest.importorskip("nh3", reason="pip install -r instructor/requirements.txt")
 
 
 @pytest.mark.parametrize("text", [*hostile.texts(), *hostile.URLS, *hostile.HTML, *hostile.TEX])
@@ -89,7 +89,7 @@ def test_what_is_shown_is_what_nh3_would_show_again():
 
 
 def test_any_mix_of_pieces_is_harmless():
-    hypothesis = pytest.importorskip("hypothesis")
+    hypothesis = pytest.importorskip("hypothesis", reason="pip install -r instructor/requirements.txt")
     from hypothesis import strategies
 
     marks = [*"[)<>`$\n|!\"'&\\*#:", "](", "$$", "\n\n", "    ", "javascript:", "data:text/html,",
@@ -108,7 +108,7 @@ def test_any_mix_of_pieces_is_harmless():
 
 
 def test_an_honest_essay_is_drawn(nh3):
-    pytest.importorskip("math_core", reason="math-core is not installed")
+    pytest.importorskip("math_core", reason="pip install -r instructor/requirements.txt")
     page = show.rendered(hostile.HONEST + "![c](attachment:curves.png)", hostile.ATTACHMENTS)
     seen = check(page)
     tags = [tag for tag, _ in seen.elements]
@@ -133,7 +133,7 @@ def test_what_cannot_be_shown_is_named(text, shown):
 
 
 def test_formulas_that_never_end_or_crash_are_shown_as_typed(monkeypatch):
-    pytest.importorskip("math_core", reason="math-core is not installed")
+    pytest.importorskip("math_core", reason="pip install -r instructor/requirements.txt")
     monkeypatch.setattr(formulas, "SECONDS", 1.5)
     asked = (("a^2", False), (r"\left(" * 160, True), (r"\middle|[" * 55, True), ("b", True))
     found = formulas.convert.__wrapped__(asked)

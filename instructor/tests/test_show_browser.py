@@ -12,9 +12,9 @@ import pytest
 
 if "LAB15_SLOW" not in os.environ:
     pytest.skip("slow: runs with LAB15_SLOW=1", allow_module_level=True)
-pytest.importorskip("nbgrader", reason="nbgrader is not installed")
-pytest.importorskip("jupytext", reason="jupytext is not installed (instructor/requirements.txt)")
-pytest.importorskip("nh3", reason="nh3 is not installed (instructor/requirements.txt)")
+pytest.importorskip("nbgrader", reason="pip install -r requirements.txt")
+pytest.importorskip("jupytext", reason="pip install -r instructor/requirements.txt")
+pytest.importorskip("nh3", reason="pip install -r instructor/requirements.txt")
 
 from instructor.builders import course as builder
 from instructor.course import cycle
