@@ -79,8 +79,6 @@ def pytest_configure(config):
     if config.pluginmanager.hasplugin("faulthandler"):
         with contextlib.suppress(OSError):  # no stderr at all
             config.stash[STDERR] = os.dup(2)
-    if line := shadows.complaint(lab_path(config)):
-        raise pytest.UsageError(line)
     if importlib.util.find_spec("torch") is None:
         raise pytest.UsageError(
             f"PyTorch is not installed for {sys.executable}; "
@@ -93,6 +91,8 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
     """Run the tests in a second process where a crash would lose the verdicts; see guard.py."""
+    if line := shadows.complaint(lab_path(config)):
+        raise pytest.UsageError(ascii_line(line, 500))
     return guard.main(config, lab_path(config))
 
 

@@ -81,6 +81,9 @@ TABLE = [Advice(*row) for row in (
      "There is no dim {1} in this tensor, only dims in the range [{0}]. Print its shape."),
     ("IndexError", r"Dimension specified as (-?\d+) but tensor has no dimensions",
      "The tensor is a single number and has no dims. Was a mean or sum taken too early?"),
+    ("IndexError", r"too many indices for tensor",
+     "A tensor is indexed with a text. Is it the dict that it was taken from that is meant?",
+     r"\[['\"]"),
     ("IndexError", r"too many indices for (?:tensor of dimension (\d+)|array)",
      "There are more indices in the brackets than the tensor has dims. Print its shape."),
     ("IndexError", r"The shape of the mask (\[.*\]) at index \d+ does not match the shape of the "
@@ -169,7 +172,7 @@ TABLE = [Advice(*row) for row in (
      r"tensor outside InferenceMode",
      "A tensor that was made under torch.inference_mode can take no part in a gradient; under "
      "torch.no_grad it can."),
-    ("RuntimeError", r"only Tensors of floating point (?:and complex )?dtype can require gradients",
+    ("RuntimeError", r"[Oo]nly Tensors of floating point (?:and complex )?dtype can require",
      "Whole numbers and booleans have no gradient."),
     ("RuntimeError", r"One of the differentiated Tensors (?:does not require grad|appears to not)",
      CUT_OFF),
@@ -187,7 +190,7 @@ TABLE = [Advice(*row) for row in (
      r"expected m1 and m2 to have the same dtype, but got: (\w+) != (\w+)|"
      r"Found dtype (\w+) but expected (\w+)",
      "Two tensors of different dtypes meet. Print the dtype of each."),
-    ("RuntimeError", r"Expected all tensors to be on the same device|"
+    ("RuntimeError", r"Expected all tensors to be on the same device|is not on the expected device|"
      r"Expected .* on the same device|but (?:got|found) .* on (?:cpu|cuda|mps)",
      "Two tensors of different devices meet: make new tensors on the device of those that were "
      "given."),
@@ -219,6 +222,7 @@ TABLE = [Advice(*row) for row in (
      "This is a function itself, not its result: parentheses are missing, or [ ] stands where "
      "( ) belongs."),
     ("TypeError", r"unsupported operand type\(s\) for \S+(?: or pow\(\))?: .*'(list|tuple|dict)'|"
+     r"can only concatenate (?:list|tuple) \(not \"(?:float|int|Tensor|bool)\"\)|"
      r"can't multiply sequence by non-int of type",
      "A list, tuple or dict does not calculate with its entries; a tensor does."),
     ("TypeError", r"can only concatenate (\w+) \(not \"(\w+)\"\) to (\w+)|"
@@ -247,8 +251,8 @@ TABLE = [Advice(*row) for row in (
      r"as an integer",
      "A whole number is wanted here, and / always gives a floating-point number."),
     ("TypeError", r"unhashable type: '(\w+)'",
-     "A {0} can be no key of a dict and no entry of a set. Do { } stand where others belong?"
-     .replace("{ }", "{{ }}")),
+     "A {0} can be no key of a dict and no entry of a set. Do braces stand where other brackets "
+     "belong?"),
     ("TypeError", r"'(\w+)' object does not support item assignment",
      "The entries of a {0} cannot be changed; build a new one, or a list."),
     ("TypeError", r"object of type '(\w+)' has no len\(\)", "A {0} has no length."),
@@ -370,7 +374,8 @@ def advice(error, code="", names=()):
         if found and there:
             groups = [group for group in found.groups() if group is not None]
             groups += ["?"] * row.sentence.count("{")
-            return row.sentence.format(*groups, **there.groupdict())
+            sentence = row.sentence.format(*groups, **there.groupdict())
+            return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", sentence)
     return None
 
 
@@ -383,7 +388,7 @@ def _shadowed(error, code, names):
             value = names[name]
             if value is not getattr(builtins, name):
                 origin = getattr(value, "__module__", None) or "torch" if callable(value) else None
-                what = f"a function of {origin}" if origin else f"a {type(value).__name__}"
+                what = f"a function of {origin}" if origin else f"of type {type(value).__name__}"
                 return (f"In your file {name} is not Python's own: it is {what} "
                         "(from an import with *, or a variable of this name).")
     return None
@@ -397,8 +402,8 @@ def _key(error):
     if key in ("ids", "prompt_len"):
         return ("The dict here is not the one that tinylm.sample returns, which has the keys ids, "
                 "prompt_len and mask; in the dict of sample_group that one stands under a key.")
-    close = difflib.get_close_matches(key, KEYS, 1, 0.7)
-    if close and close[0] != key:
+    close = difflib.get_close_matches(key, [name for name in KEYS if name != key], 1, 0.7)
+    if close:
         return f"The dict has no such key; is {close[0]!r} meant?"
     return "The dict has no such key. Print its keys."
 

@@ -100,7 +100,7 @@ def judge(path, numbers, tell=lambda verdict: None, limit=SECONDS):
         raise KeyboardInterrupt
     if code not in (0, 1) or listener.broken:
         lines = listener.broken or [line for line in output.splitlines() if line.strip()]
-        raise JudgeError("\n".join(ascii_line(line) for line in lines[-3:]))
+        raise JudgeError("\n".join(ascii_line(line, 500) for line in lines[-3:]))
     return listener.verdicts, listener.notes
 
 

@@ -74,7 +74,8 @@ class Problem(NamedTuple):
 
     def whole(self):
         """Return the text with the advice."""
-        return f"{self.text.rstrip('.')}. {self.advice}" if self.advice else self.text
+        end = "" if self.text[-1:] in tuple(".?!") else "."
+        return f"{self.text}{end} {self.advice}" if self.advice else self.text
 
 
 class State(NamedTuple):
@@ -124,14 +125,14 @@ def no_lab_file(path):
 
 def _other_format(path, data):
     """Return what a file is if it is plainly no Python source."""
+    if path.suffix == ".pyc" or data[2:4] == b"\r\n" and b"\0" in data:
+        return "compiled code, not Python source; give the .py file"
     if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (
         data and data[1::2].count(0) + data[::2].count(0) > len(data) // 3
     ):
         return "saved as UTF-16, which Python cannot read; save it as UTF-8"
     if data[:4] == b"PK\3\4":
         return "a zip archive; unpack it and give the lab file in it"
-    if path.suffix == ".pyc" or data[2:4] == b"\r\n" and b"\0" in data:
-        return "compiled code, not Python source; give the .py file"
     if b"\0" in data:
         return "no text: it has zero bytes in it"
     if data.lstrip()[:1] == b"{" and b'"cells"' in data:

@@ -83,10 +83,10 @@ def _torch(torch):
                   _device, torch.set_default_device)
     yield Setting("the default dtype is {} (torch.set_default_dtype)",
                   torch.get_default_dtype, torch.set_default_dtype)
-    yield Setting("recording of gradients is {} (torch.set_grad_enabled)",
-                  torch.is_grad_enabled, torch.set_grad_enabled)
     yield Setting("inference mode is {} (torch.inference_mode)",
                   torch.is_inference_mode_enabled, _put_inference)
+    yield Setting("recording of gradients is {} (torch.set_grad_enabled)",
+                  torch.is_grad_enabled, torch.set_grad_enabled)
     yield Setting("autocast on the CPU is {} (torch.autocast)", _autocast, _put_autocast)
     yield Setting("deterministic algorithms are {} (torch.use_deterministic_algorithms)",
                   _deterministic,
@@ -218,6 +218,10 @@ def put_functions_back(before):
                 continue
             if callable(value):
                 setattr(space, key, value)
+                changed.append(f"{name}.{key} was replaced")
+        for key in set(now) - set(attributes) if isinstance(space, type) else ():
+            if any(hasattr(base, key) for base in space.__mro__[1:]):  # hides an inherited one
+                delattr(space, key)
                 changed.append(f"{name}.{key} was replaced")
     return changed
 
