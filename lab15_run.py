@@ -7,6 +7,7 @@ lab15_grpo.py, your file, uses it; your five functions do not. Read it if you ar
     files        a run's folder: nothing is overwritten, nothing is claimed that was not written
     a run        what train_grpo enters: the guard, the progress bar, saving, Ctrl-C
     after it     the curves, and whether they are as they should be
+    results      which commit and machine a JSON of results comes from (of notebooks and beyond)
     the command  python lab15_grpo.py --help
 
 At the top only the standard library is imported; PyTorch, tqdm and matplotlib come in where they
@@ -25,8 +26,10 @@ import linecache
 import math
 import numbers
 import os
+import platform
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -1012,6 +1015,66 @@ def verdict(cfg, hist):
         bad = "expected 0.35 to 0.60, then 0.84 or more; read chapter.md section 7"
         what = "as it should be" if 0.35 <= start <= 0.60 and end >= 0.84 else bad
     return f"sampled accuracy {start:.3f} -> {end:.3f}: {what}"
+
+
+# ============================================================== where results come from
+
+
+def machine():
+    """Return the processor's name and the number of cores."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+        name = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), name)
+    return f"{name}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def commit():
+    """Return the commit that is checked out, with a + if files were changed since."""
+    def git(*words):
+        return subprocess.run(
+            ["git", *words], cwd=TOP, capture_output=True, text=True, check=False
+        ).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain") else "")
+
+
+def about(command):
+    """Return what every JSON of results says of its origin.
+
+    quiet: whether the machine had at least one idle core, without which seconds mean little.
+    """
+    import torch
+
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return {"command": command, "commit": commit(), "machine": machine(),
+            "torch": torch.__version__, "threads": torch.get_num_threads(),
+            "quiet": load < (os.cpu_count() or 1)}
+
+
+def short(value, digits=4):
+    """Return a float with so many significant digits; anything else as it is."""
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def read_json(path):
+    """Return what a JSON file holds."""
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def write_json(path, content):
+    """Write a JSON file by way of a temporary name; a run or a list of numbers per line."""
+    import tinylm
+
+    text = json.dumps(content, separators=(",", ":")).replace('],"', '],\n"')
+    data = text.replace('{"seed":', '\n{"seed":').encode() + b"\n"
+    tinylm.write_file(path, lambda file: file.write(data))
+
+
+def mean(values):
+    """Return the arithmetic mean."""
+    return sum(values) / len(values)
 
 
 # ============================================================== the command

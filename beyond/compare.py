@@ -31,7 +31,7 @@ from beyond.compare_stats import BASE
 from beyond.compare_text import claims_text, markdown, markdown_claims, table, write_csv
 from beyond.compare_variants import SETS, TASKS, VARIANTS, resolve
 from beyond.losses import KL_ESTIMATORS, LOSSES
-from notebooks.figures.accuracy import commit, machine
+from lab15_run import commit, machine
 
 TOP = Path(__file__).resolve().parent.parent
 KEPT = TOP / "beyond" / "bench" / "results"

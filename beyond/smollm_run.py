@@ -22,7 +22,7 @@ import torch
 
 from beyond import hf_backend, plot, train_hf
 from beyond.smollm import FOLDER, model_folder
-from notebooks.figures.style import commit, machine
+from lab15_run import commit, machine
 from tinylm import write_file
 
 SHOWN = 12

@@ -198,7 +198,7 @@ def measure(flags: argparse.Namespace, wrong: list[str]) -> None:
     """Measure what is missing; add to wrong what went wrong, a line each."""
     from tqdm import tqdm
 
-    from notebooks.figures.style import commit, machine
+    from lab15_run import commit, machine
 
     head, runs = read(flags.out)
     here = {"machine": machine(), "threads": 1}

@@ -188,7 +188,7 @@ def all_sides(flags, asked: list[str]) -> dict:
     Raises:
         RuntimeError: a side failed; its last lines.
     """
-    from notebooks.figures.style import commit, machine
+    from lab15_run import commit, machine
 
     results = {"command": "python -m beyond.bench.hf " + " ".join(asked), "commit": commit(),
                "machine": machine(), "threads": flags.threads, "settings": {

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # python beyond/be
 
 import tinylm
 from beyond.losses import LOSSES, Loss
-from notebooks.figures.style import TOP, commit, machine
+from lab15_run import TOP, commit, machine
 from tests.labfile import load_lab
 
 RESULTS = Path(__file__).resolve().parent / "results" / "losses.json"

@@ -87,7 +87,7 @@ def all_sides(flags, asked: list[str]) -> dict:
     Raises:
         RuntimeError: a side failed; its last lines.
     """
-    from notebooks.figures.style import about
+    from lab15_run import about
 
     begun = time.perf_counter()
     results = about("python -m beyond.bench.parallel " + " ".join(asked)) | {

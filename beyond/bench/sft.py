@@ -16,7 +16,7 @@ import torch
 from tqdm import tqdm
 
 import tinylm
-from notebooks.figures.accuracy import TOP, commit, machine, mean
+from lab15_run import TOP, commit, machine, mean
 from tests.labfile import load_lab
 
 RESULTS = Path(__file__).resolve().parent / "results" / "sft.json"

@@ -35,7 +35,7 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for python beyond/bench/step.py
 
 import tinylm
-from notebooks.figures.accuracy import TOP, commit, machine
+from lab15_run import TOP, commit, machine
 from tests.labfile import load_lab
 
 RESULTS = Path(__file__).resolve().parent / "results" / "step.json"

@@ -13,17 +13,8 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from notebooks.figures.style import (
-    GREEDY,
-    HERE,
-    SAMPLED,
-    TOP,
-    commit,
-    machine,
-    mean,
-    read_json,
-    write_json,
-)
+from lab15_run import commit, machine, mean, read_json, write_json
+from notebooks.figures.style import GREEDY, HERE, SAMPLED, TOP
 
 RESULTS = HERE / "accuracy.json"
 SEEDS = range(5)
