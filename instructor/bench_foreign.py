@@ -106,11 +106,10 @@ def _result(text: str) -> dict[str, Any]:
 
 
 def _record(text: str) -> object:
-    """Read a results.json that has the text wherever there is text."""
+    """Read a results.json that has the text where there is text."""
     found = results.document(_result(""))
-    found["extra_data"] |= {"student": text, "notes": [text] * 3, "late": text}
-    for test in found["tests"]:
-        test["extra_data"] |= {"public": text, "mistakes": [text] * 3, "hidden": {text: True}}
+    found["extra_data"] |= {"student": text, "notes": [text]}
+    found["tests"][0]["extra_data"] |= {"public": text, "mistakes": [text], "hidden": {text: True}}
     for data in (json.dumps(found).encode(), _bytes(text)):
         with contextlib.suppress(ValueError):
             load.parse(data, Path("x"))
