@@ -30,10 +30,24 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch
 
 from tests.labfile import TASKS, ascii_line
 
-from . import archives, exports, intake, judging, practice, results, wire
+from . import (
+    archives,
+    choice,
+    exports,
+    intake,
+    judging,
+    lateness,
+    listing,
+    practice,
+    results,
+    roster,
+    tables,
+    uploads,
+    wire,
+)
 from . import feedback as page
 from .gradescope import run as gradescope
-from .reporting import anonymous, load, similar
+from .reporting import anonymous, copies, load, similar
 
 SHORT, LONG, MOST, TIMES = 16 << 10, 1 << 20, 150, 5
 FLOOR = 2e-3  # seconds of processor time
@@ -46,7 +60,7 @@ PIECES = {
     "combining": "\u0301", "direction": "\u202e", "surrogate": "\ud800", "astral": "\U0001f600",
     "blank-newline": " \n", "def": "def k3_kl(\n", "import": "import ", "moodle": "_1",
     "json": '{"a":', "canvas": "a_1_1_", "words": "a ", "error": "Error", "comment": '# "\n',
-    "indent": "(\n ",
+    "indent": "(\n ", "marks": "\u0301\u0316", "copies": " (1)", "path": "a/", "lab": "_lab15",
 }
 
 
@@ -139,46 +153,117 @@ def _cases(number: int) -> list[Any]:
     return _modules()[number].make("a seed for measuring")
 
 
-def _notebook(text: str) -> object:
-    """Clean the outputs of a notebook, and write it anew."""
-    from .course.lab15_nbgrader import execute, repair
+def _outputs(text: str) -> object:
+    """Clean the outputs of a notebook."""
+    from .course.lab15_nbgrader import execute
 
     outputs: list[Any] = [
         {"output_type": "stream", "text": text},
         {"output_type": "error", "ename": text, "evalue": text, "traceback": [text] * 3},
         {"output_type": "display_data", "data": {"image/png": text, "text/plain": text}},
     ]
+    return execute.clean(outputs)
+
+
+def _notebook(text: str) -> object:
+    """Read a notebook and write it anew."""
+    from .course.lab15_nbgrader import repair
+
     with contextlib.suppress(ValueError):
         _file(repair._read, text, "lab15.ipynb")
     cells = [{"cell_type": "markdown", "source": text, "id": text, "attachments": {text: text}}]
     released = SimpleNamespace(cells=[], metadata={}, nbformat=4, nbformat_minor=5)
-    repair.rebuild(released, {"cells": cells})  # type: ignore[arg-type]
-    return execute.clean(outputs)
+    return repair.rebuild(released, {"cells": cells})  # type: ignore[arg-type]
 
 
-def _essay(text: str) -> object:
-    from jinja2 import Environment
+def _shown(name: str) -> Callable[[str], object]:
+    """Return a function of show.py, which needs nbconvert."""
+    def work(text: str) -> object:
+        from .course.lab15_nbgrader import show
 
-    from .course.lab15_nbgrader.show import markdown2html
+        return getattr(show, name)(text)
 
-    environment = Environment()
-    environment.filters["m"] = markdown2html
-    return environment.from_string("{{ text | m }}").render(text=text, cell={})
+    return work
+
+
+def _course_zip(text: str) -> object:
+    """Take a student's two files out of a zip that has the text in its names and in a file."""
+    from .course.lab15_nbgrader import collect
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.zip")
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            with contextlib.suppress(UnicodeError):
+                file.writestr(f"{text[:60_000].replace(chr(0), '')}/lab15_grpo.py", "x")
+            file.writestr("lab15.ipynb", _bytes(text))
+        return collect.take(path, Path(folder, "out"))
+
+
+def _plain_name(text: str) -> object:
+    from .course.lab15_nbgrader import collect
+
+    return collect.plain_name(text)
+
+
+def _pieces(text: str) -> list[choice.Piece]:
+    """Return files of one student that have the text in their names, one of a folder's depth."""
+    names = (f"{text}.py", f"lab15_grpo{text}.py", f"a/{text}/lab15_grpo.py", text)
+    return [choice.Piece(name, None) for name in names]
+
+
+def _entries(text: str) -> list[archives.Entry]:
+    return [archives.Entry(archives._parts(f"ann/{text}/{n}.py"), None, False) for n in "ab"]
+
+
+def _student(text: str) -> intake.Submission:
+    return intake.Submission(intake._student(text), None, "", text)
+
+
+def _matched(text: str) -> object:
+    """Look for somebody of this name on a roster, where another has the same id."""
+    member = roster.Member("Lee, Ann", "", "", exports.Ids("1"), 0.0, 2)
+    table = tables.Table(["Student", "ID"], [["Lee, Ann", "1"]], [2])
+    return roster.match(roster.Roster([member], table, [], True), [_student(text)] * 3, "")
+
+
+def _upload(text: str) -> object:
+    cells = dict(zip(results.COLUMNS, results.row_of(results.document(_result(text))), strict=True))
+    rows = [uploads.Row(cells | {"id": "1", "login": "ann"}, None)]
+    with tempfile.TemporaryDirectory() as folder:
+        return [uploads.write(system, Path(folder), rows, None) for system in uploads.SYSTEMS]
+
+
+def _named(text: str) -> object:
+    """Look for a course system's names among names with the text in them."""
+    forms = ("a_1_2_lab15{}.py", "{}_1_assignsubmission_file_", "lab15_{}_attempt_2026-11-29{}.py")
+    return [exports.recognized([form.replace("{}", text[:400]) for _ in "ab"]) for form in forms]
 
 
 FOREIGN: dict[str, Callable[[str], object]] = {
     "tests.labfile.ascii_line": ascii_line,
     "archives.unpack": _zip,
-    "course.essay": _essay,
-    "course.notebook": _notebook,
-    "exports.canvas": lambda text: exports.canvas([f"a_1_2_lab15{text}.py"]),
+    "choice.choose": lambda text: choice.choose(_pieces(text)),
+    "choice.rank": choice.rank,
+    "course.lab15_nbgrader.collect.plain_name": _plain_name,
+    "course.lab15_nbgrader.collect.take": _course_zip,
+    "course.lab15_nbgrader.execute.clean": _outputs,
+    "course.lab15_nbgrader.repair.rebuild": _notebook,
+    "course.lab15_nbgrader.show.as_text": _shown("as_text"),
+    "course.lab15_nbgrader.show.is_link": _shown("is_link"),
+    "course.lab15_nbgrader.show.rendered": _shown("rendered"),
+    "course.lab15_nbgrader.show.visible": _shown("visible"),
     "exports.gradescope": lambda text: _file(exports.gradescope, text[: 1 << 12], "m.yml"),
-    "exports.moodle": exports.moodle,
+    "exports.info": lambda text: exports.info(f"Name: {text}"),
+    "exports.is_info": lambda text: exports.is_info(f"{text}_attempt_2026-11-29-12.{text}"),
+    "exports.is_litter": lambda text: exports.is_litter(f"._{text}", {text}),
+    "exports.is_ones_own": exports.is_ones_own,
+    "exports.recognized": _named,
     "exports.time_of": exports.time_of,
+    "exports.time_of_name": exports.time_of_name,
     "feedback.page": lambda text: page.page(results.document(_result(text))),
     "feedback.parts": lambda text: page.parts(2, _task(text)),
     "feedback.text": lambda text: page.text(2, _task(text)),
-    "gradescope.copy": lambda text: _file(
+    "gradescope.run.copy": lambda text: _file(
         lambda p: gradescope.copy(p.parent, p.parent / "copy"), text),
     "intake.read": lambda text: _file(intake.read, text),
     "intake.find": lambda text: _file(lambda p: intake.find(p.parent.parent / p.parent.name), text),
@@ -187,29 +272,148 @@ FOREIGN: dict[str, Callable[[str], object]] = {
     "judging.file_hash": lambda text: judging.file_hash(_bytes(text)),
     "judging.file_version": lambda text: judging.file_version(_bytes(text)),
     "judging.run_cases": _odd_case,
+    "lateness.moment": lambda text: lateness.moment(f"2026-11-29 12:00{text}"),
+    "listing.of_zip": lambda text: listing.of_zip(_entries(text)),
     "practice.named": lambda text: practice.named(text, text, 2),
     "practice.plain": practice.plain,
     "practice.read": _reply,
     "reporting.anonymous.code": lambda text: anonymous.code(text, 3, text[:255]),
     "reporting.anonymous.function_tokens": lambda text: anonymous.function_tokens(text, 3),
     "reporting.anonymous.message": lambda text: anonymous.message(load.text(text), text[:200]),
+    "reporting.copies.written": copies.written,
     "reporting.load.lab_text": lambda text: _file(_lab_text, text),
     "reporting.load.parse": _record,
     "reporting.load.text": load.text,
     "reporting.similar.parts": similar.parts,
+    "results.clean": results.clean,
     "results.document": lambda text: results.document(_result(text)),
     "results.file_name": results.file_name,
-    "results.row_of": lambda text: results._harmless(
-        results.row_of(results.document(_result(text)))),
+    "results.finished": lambda text: results.finished(
+        results.document(_result(text)), results.ByHand()),
+    "results.row_of": lambda text: results.row_of(results.document(_result(text))),
     "results.tasks_of": lambda text: results.tasks_of(results.document(_result(text))),
+    "roster.match": _matched,
+    "roster.raw": lambda text: roster.raw(intake._student(text)),
+    "tables.harmless": lambda text: tables.harmless([text]),
+    "tables.written": lambda text: tables.written([[text]]),
+    "uploads.write": _upload,
     "wire.decode": _frame,
 }
-# Modules that text of strangers goes through; each of their functions is in FOREIGN, or here.
-MODULES = ("archives", "exports", "feedback", "intake", "judging", "practice", "results", "wire",
-           "reporting.anonymous", "reporting.load", "reporting.similar")
+# Modules that text of strangers goes through; each of their functions is in FOREIGN, or in OURS.
+MODULES = (
+    "archives", "choice", "classlist", "exports", "feedback", "intake", "judging", "lateness",
+    "listing", "overrides", "practice", "results", "roster", "tables", "uploads", "wire",
+    "course.cycle", "course.lab15_nbgrader.collect", "course.lab15_nbgrader.execute",
+    "course.lab15_nbgrader.formulas", "course.lab15_nbgrader.repair",
+    "course.lab15_nbgrader.scores", "course.lab15_nbgrader.show", "gradescope.run",
+    "reporting.anonymous", "reporting.copies", "reporting.load", "reporting.similar",
+)
+# The others, and why it goes through none of them; a folder stands for all in it.
+APART = {
+    "bench_foreign": "makes such text itself",
+    "bench_grade": "measures on files of this repository",
+    "bench_screen": "measures on files of this repository",
+    "bench_watch": "measures on files of this repository",
+    "build": "makes files of this repository",
+    "builders": "makes files of this repository",
+    "bwrap": "makes a command line",
+    "calls": "runs in the sandbox",
+    "check": "judges variants of this repository",
+    "course.assignment": "text of the released notebook",
+    "course.lab15_nbgrader.export": "takes a gradebook of names that collect has checked",
+    "course.lab15_nbgrader.hooks": "calls repair and cycle",
+    "course.lab15_nbgrader.kernel": "starts a sandbox",
+    "course.nbcheck": "runs in the student's own kernel",
+    "course.nbgrader_config": "settings",
+    "edited": "compares two tables that the grader wrote, and the instructor's edits of one",
+    "engine": "reads this repository",
+    "grade": "the command: classlist, judging and results",
+    "hidden": "takes what wire has decoded; judging.run_cases is measured with all of them",
+    "isolate": "runs in the sandbox",
+    "launch": "holds no function",
+    "mutate": "takes files of this repository",
+    "mutators": "takes files of this repository",
+    "points": "takes verdicts",
+    "practice_run": "runs in the sandbox",
+    "report": "the command: reporting",
+    "reporting.figures": "takes records that reporting.load has cut",
+    "runner": "judges variants of this repository",
+    "sandbox": "moves frames of bytes; wire reads them",
+    "syscalls": "takes numbers",
+    "variants": "reads this repository",
+    "worker": "runs in the sandbox",
+}
+CUT = "takes a name that intake has cut"
+INSTRUCTORS = "takes the instructor's own file, or what he or she types"
+GIVEN = "takes numbers and texts that others here have cut"
+STEPS = "runs steps that are listed here, or no text at all"
 OURS = {
+    "classlist.changes": GIVEN,
+    "classlist.one": INSTRUCTORS,
+    "classlist.read": "intake.survey, roster.match, and the instructor's own files",
+    "classlist.some": CUT,
+    "course.cycle.arguments": INSTRUCTORS,
+    "course.cycle.ascii_text": "encodes",
+    "course.cycle.autograde": STEPS,
+    "course.cycle.check": INSTRUCTORS,
+    "course.cycle.collect_from": "unpack, and collect",
+    "course.cycle.from_exchange": STEPS,
+    "course.cycle.grade": STEPS,
+    "course.cycle.main": STEPS,
+    "course.cycle.mend": STEPS,
+    "course.cycle.must": STEPS,
+    "course.cycle.nbgrader": STEPS,
+    "course.cycle.run": STEPS,
+    "course.cycle.unpack": "takes a zip's parts by name, as collect.take",
+    "course.lab15_nbgrader.collect.from_folder": "plain_name, for names that a file system has",
+    "course.lab15_nbgrader.formulas.convert": "takes 200 formulas of 1,000 characters, for 5 s",
+    "course.lab15_nbgrader.formulas.main": "runs in a process that convert ends",
+    "course.lab15_nbgrader.repair.grade_id": "looks at types",
+    "course.lab15_nbgrader.repair.main": STEPS,
+    "course.lab15_nbgrader.repair.repair_all": STEPS,
+    "course.lab15_nbgrader.repair.repair_one": "rebuild, for names that a file system has",
+    "course.lab15_nbgrader.scores.find": "takes results.json as the grader wrote it",
+    "course.lab15_nbgrader.scores.load": "takes results.json as the grader wrote it",
+    "course.lab15_nbgrader.scores.same_file": "compares bytes",
+    "course.lab15_nbgrader.show.harmless": "takes what rendered has drawn of 10,000 characters",
+    "course.lab15_nbgrader.show.markdown2html": "calls rendered",
+    "course.lab15_nbgrader.show.picture": "takes a picture up to a limit",
+    "gradescope.run.command": STEPS,
+    "gradescope.run.end_others": "lists processes",
+    "gradescope.run.grade": STEPS,
+    "gradescope.run.has_user": STEPS,
+    "gradescope.run.judged": STEPS,
+    "gradescope.run.main": STEPS,
+    "gradescope.run.read": "takes results.json as the grader wrote it",
+    "intake.survey": "find calls it",
+    "intake.unique": CUT,
+    "lateness.due": INSTRUCTORS,
+    "lateness.judge": "moment, and numbers",
+    "lateness.rule": INSTRUCTORS,
+    "lateness.span": "takes a number",
+    "listing.below": "takes items that of_folder or of_zip has made",
+    "listing.of_folder": "takes names that a file system has, six folders deep",
+    "listing.size": "counts",
+    "overrides.apply": INSTRUCTORS,
+    "overrides.most": "takes a number",
+    "overrides.read": INSTRUCTORS,
+    "overrides.told": INSTRUCTORS,
+    "overrides.words": INSTRUCTORS,
+    "reporting.copies.find": "written, once for each file",
+    "reporting.similar.available": "looks for a package",
+    "results.computed": GIVEN,
+    "roster.find": CUT,
+    "roster.key": CUT,
+    "roster.names_of": INSTRUCTORS,
+    "roster.read": INSTRUCTORS,
+    "tables.decoded": INSTRUCTORS,
+    "tables.number": INSTRUCTORS,
+    "tables.parse": INSTRUCTORS,
+    "tables.plain": INSTRUCTORS,
+    "tables.read": INSTRUCTORS,
+    "tables.shown": INSTRUCTORS,
     "judging.fingerprint": "reads this repository",
-    "judging.points": "takes verdicts",
+    "judging.scored": "takes verdicts",
     "judging.blank": "takes messages that are clean",
     "judging.judge_task": "run_cases, and a text that is clean",
     "judging.judge": "all of the others, and a sandbox",

@@ -21,6 +21,7 @@ from tests.labfile import TASKS
 NAME = "lab15_grpo.py"
 LARGEST = 1 << 20  # bytes of a file that is looked into
 MOST = 100  # files that are looked into
+LONGEST = 255  # characters of a name: no file system takes more, but a zip does
 # What browsers, operating systems and course systems add to a name.
 ADDED = re.compile(
     r"([ _-]*\(\d+\)|[ _-]+\d{1,3}|~|[ _-]+(copy|kopie|copi[ae]|final)([ _-]*\d+)?)$", re.I
@@ -98,6 +99,8 @@ def rank(name: str) -> int:
     """Return 0 for the lab's name, 1 for it with an addition, 2 for any other."""
     if name == NAME:
         return 0
+    if len(name) > LONGEST:
+        return 2
     stem, _, suffix = name.rpartition(".")
     before = ""
     while stem != before:
@@ -152,7 +155,7 @@ def _choose(pieces: list[Piece]) -> Choice:
         notes.append(_others(pieces, {best.piece, *(c.piece for c in rivals)}))
         return Choice(best.piece, "; ".join(filter(None, notes)))
     others = [p for p in python if not NOT_A_LAB.fullmatch(p.base)]
-    for some in (others, [p for p in others if LIKELY.fullmatch(p.base)]):
+    for some in (others, [p for p in others if LIKELY.fullmatch(p.base[-LONGEST:])]):
         if len(some) == 1:
             note = f"the file is called {some[0].base}, not {NAME}"
             more = _others(pieces, {some[0]})

@@ -199,6 +199,11 @@ def _loader(yaml):
     return Loader
 
 
+def _plain(value):
+    """Return a name or number as text; lists of lists can be longer than any memory as text."""
+    return str(value) if isinstance(value, str | int | float) and value else ""
+
+
 def _people(folder, entry):
     """Return [(student, Ids, time)] of one submission; a group has more than one."""
     when = entry.get(":created_at")
@@ -207,9 +212,9 @@ def _people(folder, entry):
     for person in people if isinstance(people, list) else []:
         if not isinstance(person, dict):
             continue
-        name, sid, email = (str(person.get(k) or "") for k in (":name", ":sid", ":email"))
+        name, sid, email = (_plain(person.get(k)) for k in (":name", ":sid", ":email"))
         number = folder.removeprefix("submission_")
         ids = Ids(number if number.isdecimal() else "", sid, "", email)
         if name or email or sid:
-            found.append((name or email or sid, ids, time_of(str(when))))
+            found.append((name or email or sid, ids, time_of(_plain(when))))
     return found

@@ -20,6 +20,7 @@ from .exports import Ids
 LARGEST, LINES = 256 << 10, 10_000  # bytes and lines of a file; the solution has 17 KiB and 410
 SQUEEZED = 20  # times its own size that a zip's files may have, beyond ROOM; code has 4 to 8
 ROOM = 16 << 20  # bytes
+LONGEST = 255  # characters of a student's name; a name in a zip can have 65,535
 ZIPS = 5  # of one student that are opened
 LINK = "it is a link; links are not followed"
 NOTHING = "nothing was handed in"
@@ -173,6 +174,7 @@ def _inner(items, at):
 def _student(name):
     """Return a name that no spreadsheet takes for a formula."""
     name = "".join(c if c.isprintable() else "?" for c in name)
+    name = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
     return f"'{name}" if name.startswith(("=", "+", "-", "@")) else name
 
 

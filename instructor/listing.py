@@ -49,7 +49,8 @@ def of_zip(entries: Iterable) -> list[Item]:
     """Return the items of an unpacked zip's entries; see archives.py."""
     items, seen = [], set()
     for entry in entries:
-        for end in range(1, len(entry.parts)):  # most zips do not list their folders
+        # Most zips do not list their folders. In a zip, these can be thousands deep.
+        for end in range(1, min(len(entry.parts), DEPTH + 2)):
             if entry.parts[:end] not in seen:
                 seen.add(entry.parts[:end])
                 items.append(Item(entry.parts[:end], None, "folder"))

@@ -110,7 +110,7 @@ def harmless(row: Sequence) -> list[str]:
 
     Nor a part of a cell, where the spreadsheet's language has a semicolon for a comma.
     """
-    cells = [re.sub(r"([;\t]\s*)(?=[=+@-])", r"\1'", str(cell)) for cell in row]
+    cells = [re.sub(r"([;\t][^\S\t]*)(?=[=+@-])", r"\1'", str(cell)) for cell in row]
     return [f"'{cell}" if cell.startswith(FORMULA) and cell[1:] else cell for cell in cells]
 
 

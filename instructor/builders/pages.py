@@ -106,7 +106,7 @@ def makefile(text: str, targets: Collection[str]) -> str:
     for name in targets:
         text = re.sub(rf'^\t@echo "make {name} .*\n(?:\t@echo " {{16}}.*\n)*', "", text, flags=re.M)
         text = re.sub(rf"^{name}:.*\n(?:\t.*\n)+\n?", "", text, flags=re.M)
-        text = re.sub(rf"^(\.PHONY:.*) {name}\b", r"\1", text, flags=re.M)
+        text = re.sub(rf"^(\.PHONY:(?:.*\\\n)*.*)[ \t]{name}\b", r"\1", text, flags=re.M)
     return text
 
 

@@ -17,7 +17,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from instructor import archives, bench_foreign, exports, feedback, intake, judging, practice, wire
+from instructor import (
+    archives,
+    bench_foreign,
+    choice,
+    exports,
+    feedback,
+    intake,
+    judging,
+    lateness,
+    practice,
+    wire,
+)
 from instructor import results as grader_results
 from instructor.reporting import load
 from tests.labfile import ROOT, TASKS, ascii_line
@@ -43,9 +54,26 @@ def test_every_function_is_measured_or_takes_nothing_foreign(name):
     assert not set(public_functions(name)) - known, "put it into bench_foreign.py"
 
 
+def test_every_module_is_looked_through_or_has_a_reason():
+    """A module that comes later stands in one of the lists, too."""
+    top = ROOT / "instructor"
+    listed, rest = {*bench_foreign.MODULES, *bench_foreign.APART}, []
+    for path in sorted(top.rglob("*.py")):
+        parts = path.relative_to(top).with_suffix("").parts
+        if parts[0] in ("tests", "wheats") or parts[-1] == "__init__":
+            continue
+        if not {".".join(parts[: n + 1]) for n in range(len(parts))} & listed:
+            rest.append(".".join(parts))
+    assert not rest, "put them into MODULES or APART of bench_foreign.py"
+    assert not set(bench_foreign.MODULES) & set(bench_foreign.APART)
+    assert all((top / n.replace(".", "/")).is_dir()
+               or (top / f"{n.replace('.', '/')}.py").is_file() for n in listed)
+
+
 def test_the_list_names_nothing_that_is_gone():
     every = {f for name in bench_foreign.MODULES for f in public_functions(name)}
     assert set(bench_foreign.OURS) <= every
+    assert set(bench_foreign.FOREIGN) - every == {"tests.labfile.ascii_line"}
     assert not set(bench_foreign.OURS) & set(bench_foreign.FOREIGN)
 
 
@@ -60,7 +88,7 @@ for name in sys.argv[2:]:
         b.FOREIGN[name](b.text_of(b.PIECES[piece], 1 << 18))
 print("done")
 """
-QUICK = "blank|newline|blank-newline|combining|minus|moodle"
+QUICK = "blank|tab|newline|blank-newline|marks|minus|copies|path|lab"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a limit of processor time")
@@ -140,9 +168,14 @@ def test_any_text_is_cut_and_harmless():
 def test_any_names_are_students():
     def test(data):
         text = words(data)
-        assert exports.moodle(text) and exports.canvas([text, text + ".py"]) is not None
-        exports.time_of(text)
-        intake._student(text[:255])
+        names = [text, f"{text}.py", f"a_1_2_lab15{text}.py", f"{text}_1_assignsubmission_file_"]
+        for some in (names, names[:2], names[2:3], names[3:]):
+            system, found = exports.recognized(some)
+            assert bool(system) == bool(found) and set(found) <= set(names)
+            assert all(named.student for named in found.values())
+        exports.time_of(text), lateness.moment(text), choice.rank(text)
+        assert len(intake._student(text)) <= intake.LONGEST + 4
+        bench_foreign._matched(text)
 
     each(test)
 

@@ -24,7 +24,8 @@ def convert(formulas: tuple[tuple[str, bool], ...]) -> tuple[str, ...]:
                               stderr=subprocess.DEVNULL, encoding="ascii", timeout=SECONDS)
         said = done.stdout
     except subprocess.TimeoutExpired as error:
-        said = (error.stdout or b"").decode("ascii", "replace")
+        half = error.stdout or ""  # bytes, but text on Windows
+        said = half.decode("ascii", "replace") if isinstance(half, bytes) else half
     except OSError:
         said = ""
     # Without the last piece: it is empty, or half a line.
