@@ -407,4 +407,4 @@ def test_a_missing_picture_costs_itself(attachments):
     environment.filters["m"] = markdown2html
     page = environment.from_string("{{ text | m }}").render(
         text="before ![x](attachment:a.png) after", cell={"attachments": attachments})
-    assert "before" in page and "after" in page and "a.png" in page and "not attached" in page
+    assert "before" in page and "after" in page and "a.png" in page and "is missing" in page
