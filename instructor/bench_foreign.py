@@ -194,7 +194,7 @@ def _course_zip(text: str) -> object:
         path = Path(folder, "a.zip")
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
             with contextlib.suppress(UnicodeError):
-                file.writestr(f"{text[:60_000].replace(chr(0), '')}/lab15_grpo.py", "x")
+                file.writestr(f"{text[:9000].replace(chr(0), '')}/lab15_grpo.py", "x")
             file.writestr("lab15.ipynb", _bytes(text))
         return collect.take(path, Path(folder, "out"))
 

@@ -73,7 +73,11 @@ def _kind(path: Path) -> str:
 def _below(folder: Path, parts: tuple[str, ...]) -> Iterator[Item]:
     """Yield what lies below a folder; what cannot be listed is yielded as closed."""
     closed: list[str] = []
-    for at, folders, files in os.walk(folder, onerror=lambda e: closed.append(str(e.filename))):
+
+    def note(error: OSError) -> None:
+        closed.append(str(error.filename or folder))
+
+    for at, folders, files in os.walk(folder, onerror=note):
         here = parts + Path(at).relative_to(folder).parts
         names = {*folders, *files}
         folders[:] = sorted(f for f in folders if not exports.is_litter(f, names))
