@@ -141,7 +141,6 @@ WRONG_STEPS = [
     (REST + "    return stats | {'loss': loss}", "'loss' as a Tensor"),
     (REST + "    return stats | {'loss': loss.detach()}", "'loss' as a Tensor"),
     (REST + "    return stats | {'reward': groups['rewards']}", "'reward' as a Tensor"),
-    (REST + "    import numpy\n    return stats | {'kl': numpy.float32(1)}", "'kl' as a float32"),
     (REST + "    return stats | {'entropy': '1.5'}", "'entropy' as a str"),
     (REST + "    return stats | {'entropy': None}", "'entropy' as None"),
     (REST + "    return stats | {'entropy': [1.5]}", "'entropy' as a list"),
