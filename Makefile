@@ -33,8 +33,7 @@ SMOLLM_LINE = -m beyond.smollm_run
 LINT_LINE = -m ruff check .
 CLEAN_LINE = -m tests.install --clean
 
-.PHONY: help setup train test test-all test-mine watch lab figures experiments book smollm \
-	lint clean
+.PHONY: help setup train test test-all test-mine watch lab figures experiments book smollm lint clean
 
 help:
 	@echo "make setup      makes .venv, installs requirements.txt (also done by train and test)"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import lab15_run
 from notebooks.figures.style import TOP, about, mean, read_json, short, write_json
 from tests.labfile import load_lab
 
@@ -213,7 +214,7 @@ def train(seed, changes, pairs=(), step_done=lambda: None):
         lab.train_grpo(cfg, TOP / "tinylm_sft.pt", verbose=False)
         if len(history.get("loss", [])) < cfg.iters:
             return None
-    except FloatingPointError as error:
+    except (FloatingPointError, lab15_run.TaskError) as error:  # TaskError: a wrong edit
         record["stopped"] = str(error)
     history = {k: [short(v) for v in values] for k, values in history.items()}
     return record | {"seconds": round(time.perf_counter() - start, 1), "history": history}

@@ -372,11 +372,18 @@ def advice(error, code="", names=()):
             continue
         found, there = re.search(row.text, text), re.search(row.code, code)
         if found and there:
-            groups = [group for group in found.groups() if group is not None]
-            groups += ["?"] * row.sentence.count("{")
-            sentence = row.sentence.format(*groups, **there.groupdict())
-            return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", sentence)
+            words = [group for group in found.groups() if group is not None]
+            words += ["?"] * row.sentence.count("{")
+            return _filled(row.sentence, words, there.groupdict())
     return None
+
+
+def _filled(sentence, words, named):
+    """Return a sentence with words put in; "a" before one that begins with a vowel becomes "an"."""
+    mark = "\0"  # where a word was put in
+    text = sentence.format(*[mark + word for word in words],
+                           **{name: f"{mark}{word}" for name, word in named.items()})
+    return re.sub(rf"\b([Aa]) {mark}(?=[aeiou])", r"\1n ", text).replace(mark, "")
 
 
 def _shadowed(error, code, names):

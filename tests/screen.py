@@ -143,7 +143,7 @@ def _vague(chosen, task, sure, width):
     head = f"{_more(count)} {f'of task{task} ' * bool(task)}fail{'s' * (count == 1)}"
     told = [head + ("; perhaps for the same reason:" if sure else ", for no reason known here:")]
     for group in chosen[: MOST // 2]:
-        told += _clipped(f"{_tests(len(group))}: {group[0].short}", width, 2)
+        told += _clipped(f"{_tests(len(group))}: {group[0].short}", width, 1 if sure else 2)
     if rest := chosen[MOST // 2:]:
         told.append(f"    ... {_more(sum(map(len, rest)))}, see -v")
     return told

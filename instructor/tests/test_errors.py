@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from tests import errors
+from tests import errors, screen
 from tests.describe import describe
 from tests.labfile import load_lab
 
@@ -173,11 +173,12 @@ def test_sentence(raised, body):
     text = describe(error, lab, 3)
     lines = text.split("\n")
     assert re.match(rf"k3_kl raised {type(error).__name__} at lab.py line 1[12]$", lines[0])
-    assert lines[1].strip() == body.split("\n")[0]
+    if not isinstance(error, RecursionError):  # any line may be the one too deep
+        assert lines[1].strip() == body.split("\n")[0]
     said = " ".join(lines)
     assert CASES[body] in said, text
     assert body in SILENT or errors.advice(error, body, vars(lab)), text
-    assert max(map(len, lines)) <= 104 and len(lines) <= 9
+    assert sum(len(screen.wrap(line, screen.WIDTH)) for line in lines) <= 10, text
 
 
 def test_names_of_python_that_the_file_has_taken(raised):

@@ -93,9 +93,11 @@ def test_watched_run_is_the_run_itself():
 
 
 def test_run_that_ends_in_nan_is_a_result(monkeypatch):
+    run = experiments.train(0, SHORT | {"lr": 1e30})
+    assert "iteration 1" in run["stopped"] and len(run["history"]["loss"]) == 1
     nan = ("loss = -per_response.mean()", "loss = per_response.mean() * float('nan')")
     run = experiments.train(0, SHORT, [nan])
-    assert "iteration 1" in run["stopped"] and len(run["history"]["loss"]) == 1
+    assert "Task 4, grpo_loss, returned the loss nan" in run["stopped"]
 
 
 def test_missing_results_say_what_to_do(tmp_path):

@@ -351,9 +351,10 @@ def test_live_training_shows_every_iteration(monkeypatch):
 def test_live_training_sets_one_thread_and_keeps_a_run_only_where_it_can(
         monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(live, "display", lambda new, **options: None)
+    monkeypatch.setattr(live.lab15_run, "next_task", lambda lab: None)
     seen = []
     lab = SimpleNamespace(
-        grpo_step=None, accuracy=None, next_task=lambda: None, train_grpo=lambda cfg, **options: (
+        grpo_step=None, accuracy=None, train_grpo=lambda cfg, **options: (
             seen.append((torch.get_num_threads(), options["out_dir"]))))
     cfg, before = SimpleNamespace(iters=3, eval_every=10), torch.get_num_threads()
     torch.set_num_threads(2)
@@ -371,7 +372,8 @@ def test_live_training_sets_one_thread_and_keeps_a_run_only_where_it_can(
 def test_time_left_is_told_after_some_steps(monkeypatch):
     monkeypatch.setattr(live, "display", lambda new, **options: None)
     cfg = SimpleNamespace(iters=100, eval_every=10)
-    watched = live.Live(SimpleNamespace(next_task=lambda: None), cfg)
+    monkeypatch.setattr(live.lab15_run, "next_task", lambda lab: None)
+    watched = live.Live(SimpleNamespace(), cfg)
     assert "left" not in watched.words()
     watched.entropy, watched.first = [0.5] * 11, live.time.monotonic() - 20
     assert ", about 178 s left: entropy 0.500" in watched.words()

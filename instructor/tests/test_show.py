@@ -89,8 +89,8 @@ def test_what_is_shown_is_what_nh3_would_show_again():
 
 
 def test_any_mix_of_pieces_is_harmless():
-    how = "pip install -r instructor/requirements.txt"
-    hypothesis = pytest.importorskip("hypothesis", reason=how)
+    hypothesis = pytest.importorskip("hypothesis",
+                                     reason="pip install -r instructor/requirements.txt")
     from hypothesis import strategies
 
     marks = [*"[)<>`$\n|!\"'&\\*#:", "](", "$$", "\n\n", "    ", "javascript:", "data:text/html,",

@@ -63,6 +63,7 @@ def lab_of(tmp_path, tmp_path_factory, monkeypatch, sft):
         path = tmp_path_factory.mktemp("lab") / "lab15_grpo.py"
         path.write_text(text or variants.solution(), encoding="utf-8")
         lab = load_lab(path)
+        monkeypatch.setitem(sys.modules, "lab15_grpo", lab)  # as in its folder
         # A model that was never trained earns this reward half the time.
         lab.reward = lambda response, answer: float(response[:1] in "01234")
         lab.train_grpo = functools.partial(lab.train_grpo, sft_path=sft)
