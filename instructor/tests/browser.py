@@ -19,8 +19,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
          "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
          "/Applications/Chromium.app/Contents/MacOS/Chromium")
 # A page under test asks nothing of the network, and neither does the browser.
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync")
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic",
+         "--no-first-run", "--disable-background-networking", "--disable-component-update",
+         "--disable-sync")
 PATIENCE = 180  # seconds that a page may take for one thing, on a machine with other work
 
 
@@ -55,6 +56,8 @@ def page(width=1400, height=900):
         try:
             opened = browser.new_page(viewport={"width": width, "height": height})
             opened.set_default_timeout(1000 * PATIENCE)
+            # A page with an unsaved notebook asks before it is left.
+            opened.on("dialog", lambda dialog: dialog.accept())
             yield opened
         finally:
             browser.close()

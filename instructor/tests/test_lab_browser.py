@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,12 @@ def page():
 
 
 def open_at(page, server, place=""):
-    """Open an address of the server, and wait for JupyterLab."""
-    page.goto(f"{server['url']}{place}?token={server['token']}")
+    """Open an address of the server, and wait for JupyterLab.
+
+    A named place opens alone: what was open there before is closed.
+    """
+    reset = "&reset" if place else ""
+    page.goto(f"{server['url']}{place}?token={server['token']}{reset}")
     page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-MarkdownCell h1").first.wait_for()
     page.locator(".jp-NotebookPanel-toolbar").first.wait_for()
 
@@ -105,25 +110,33 @@ def heading(path, anchor):
 def test_the_command_opens_the_notebook_with_the_lab_file_beside_it(lab, served, page):
     assert Path(served["root_dir"]).samefile(lab)
     open_at(page, served)
+    page.locator(".jp-FileEditor .cm-content", has_text="Lab 15").wait_for()
     tabs = page.locator(".lm-DockPanel-tabBar .lm-TabBar-tabLabel:visible")
     assert {"1_by_hand.ipynb", "lab15_grpo.py"} <= set(tabs.all_inner_texts())
     left = page.locator(".jp-NotebookPanel:visible").bounding_box()
     editor = page.locator(".jp-FileEditor:visible")
     assert left["x"] + left["width"] <= editor.bounding_box()["x"]
 
-    editor.locator(".cm-content").click()
-    page.keyboard.press("Control+End")
-    page.keyboard.type("# written in the browser")
-    page.keyboard.press("Control+s")
-    page.wait_for_function("() => !document.querySelector('.jp-mod-dirty.jp-mod-current')")
-    page.wait_for_timeout(1000)
-    text = (lab / "lab15_grpo.py").read_text(encoding="utf-8")
-    assert text == (TOP / "lab15_grpo.py").read_text(encoding="utf-8") + "# written in the browser"
+    settled(page)
+    words, wanted = "# written in the browser", (TOP / "lab15_grpo.py").read_text(encoding="utf-8")
+    content = editor.locator(".cm-content")
+    content.press("Control+End")
+    content.press_sequentially(words)
+    content.press("Control+s")
+    end = time.monotonic() + browser.PATIENCE
+    while (lab / "lab15_grpo.py").read_text(encoding="utf-8") == wanted and time.monotonic() < end:
+        page.wait_for_timeout(200)
+    assert (lab / "lab15_grpo.py").read_text(encoding="utf-8") == wanted + words
+
+
+def settled(page):
+    """Wait for the kernel: until it is there, JupyterLab moves the focus and redraws."""
+    page.locator("#jp-main-statusbar", has_text="Idle").wait_for()
 
 
 def run_first_cell(page):
     """Run the first code cell of the notebook; return what it printed."""
-    page.locator(".jp-NotebookPanel:visible [data-status=idle]").first.wait_for()
+    settled(page)
     cell = page.locator(".jp-NotebookPanel:visible .jp-CodeCell").first
     cell.locator(".cm-content").first.click()
     page.keyboard.press("Shift+Enter")
@@ -153,11 +166,12 @@ def test_every_link_opens(name, served, page):
         assert picture.evaluate("img => img.complete && img.naturalWidth > 0")
     for number, target in enumerate(targets):
         open_at(page, served, place)
+        settled(page)
         shown.nth(number).click()
         words, _, anchor = target.partition("#")
         path = (TOP / "notebooks" / words).resolve()
         content = current(page, path.name)
-        content.get_by_text(title(path)).first.wait_for()
+        content.get_by_text(title(path)).locator("visible=true").first.wait_for()
         if anchor:
             page.wait_for_function(
                 """words => {
@@ -173,8 +187,7 @@ def test_every_link_opens(name, served, page):
 def words_of_jupyterlab(page):
     """Return what JupyterLab itself offers: menus, side bars, tool bars, commands, launcher."""
     said = []
-    # JupyterLab moves the focus until its kernel is there, and that closes the palette.
-    page.locator(".jp-NotebookPanel:visible [data-status=idle]").first.wait_for()
+    settled(page)
     for menu, entry, items in (("View", "Activate Command Palette", ".lm-CommandPalette-item"),
                                ("File", "New Launcher", ".jp-LauncherCard")):
         page.locator(".lm-MenuBar-item", has_text=menu).click()
