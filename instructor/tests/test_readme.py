@@ -37,8 +37,8 @@ def test_the_plain_lines_are_what_make_runs():
 def test_every_line_of_every_target_can_be_read_by_a_shell():
     targets = re.search(r"^\.PHONY: (.*)$", text("Makefile"), re.M)[1].split()
     for target in targets:
-        done = subprocess.run(["make", "-n", target], cwd=TOP, capture_output=True,
-                              encoding="utf-8")
+        command = ["make", "-n", "--no-print-directory", target]  # quiet also within a make
+        done = subprocess.run(command, cwd=TOP, capture_output=True, encoding="utf-8")
         lines = [shlex.split(line) for line in done.stdout.splitlines()]
         assert done.returncode == 0 and lines, f"{target}: {done.stderr}"
         if target == "test":
