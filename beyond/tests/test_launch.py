@@ -16,7 +16,7 @@ from beyond.launch import flags as command
 from beyond.launch import sharded, tiny
 from beyond.parallel import World, seed_of
 from beyond.tests import launch_job
-from beyond.tests.launch_run import TOP, TORCHRUN, ended
+from beyond.tests.launch_run import TORCHRUN, ended
 
 FEW = ["--iters", "4", "--eval-every", "2", "--eval-n", "10"]
 COUNTS = (1, 2, 4)
