@@ -133,7 +133,7 @@ def test_task5_reports_the_mean_reward(lab):
 ALL_EQUAL = [1, 1, 1] + [0, 0, 0] * 4 + [1, 1, 1]
 ALL_MIXED = [1, 0, 0] + [1, 1, 0] * 2 + [1, 0, 1] + [1, 0, 0] * 2
 # One group of equals; in the five others one response has just the mean reward of its group.
-IN_BETWEEN = [0, 0.5, 1] * 2 + [0.5, 0.5, 0.5] + [1, 0, 0.5] + [0.5, 1, 0] * 2
+IN_BETWEEN = [0, 0.5, 1] * 2 + [1, 1, 1] + [1, 0, 0.5] + [0.5, 1, 0] * 2
 
 
 def _centred(rewards):
