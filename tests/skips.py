@@ -4,6 +4,7 @@ pytest's own list would be a student's, too, so -rN hides it. This one is printe
 instructor/tests or beyond/tests take part in a run.
 """
 
+import os
 import re
 import sys
 import textwrap
@@ -48,7 +49,7 @@ def reason(report):
 
 def python():
     """Return this Python as one would type it in the top folder."""
-    path = Path(sys.executable)
+    path = Path(os.path.normpath(sys.executable))
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else "python"
 
 
