@@ -859,6 +859,18 @@ def uninterrupted():
 # ============================================================== a run
 
 
+class unwatched:
+    """`with unwatched():` the five functions are not watched: they are wrong on purpose."""
+
+    now = 0
+
+    def __enter__(self):
+        unwatched.now += 1
+
+    def __exit__(self, *_):
+        unwatched.now -= 1
+
+
 class Run:
     """What train_grpo enters: it watches the tasks, saves, and makes Ctrl-C a normal end.
 
@@ -878,7 +890,7 @@ class Run:
     def __init__(self, lab, cfg, policy, hist, out_dir=None, fresh=True, watch=True):
         self.lab, self.cfg, self.policy, self.hist = lab, cfg, policy, hist
         self.stack = contextlib.ExitStack()
-        self.guard = Guard(lab, cfg) if watch else contextlib.nullcontext()
+        self.guard = Guard(lab, cfg) if watch and not unwatched.now else contextlib.nullcontext()
         self.own = out_dir is not None and not isinstance(out_dir, Folder)
         self.folder = Folder(out_dir, fresh) if self.own else out_dir
         self.start = time.time()

@@ -279,6 +279,15 @@ def test_the_five_functions_are_put_back(lab_of):
     assert before == {name: getattr(lab, name) for name in before}
 
 
+def test_functions_that_are_wrong_on_purpose_train(lab_of):
+    lab = lab_of(variants.with_body(2, "    return rewards * 0\n"))
+    with lab15_run.unwatched():
+        _, hist = lab.train_grpo(lab.GRPOConfig(iters=2, eval_n=10), verbose=False)
+    assert len(hist["loss"]) == 2
+    with pytest.raises(lab15_run.TaskError, match="Task 2"):
+        lab.train_grpo(lab.GRPOConfig(iters=2, eval_n=10), verbose=False)
+
+
 def test_a_strong_setting_is_named_with_the_task(lab, capsys):
     assert train(lab, "--temperature=1e-300") == 1
     text = " ".join(lines_of(capsys))
