@@ -1,4 +1,4 @@
-"""Which of a student's files is graded, and what is said of the others.
+"""Choose which of a student's files is graded, and describe the others.
 
 A file can be the lab file if it has the lab's name, with what course systems and browsers add to
 it (-1, (2), Copy), or if it holds most of the five functions. Of several, in this order:

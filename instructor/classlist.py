@@ -51,7 +51,7 @@ def read(flags: argparse.Namespace, unpacked: Path) -> Class:
     by_hand = flags.overrides or flags.out / "overrides.csv"
     if flags.overrides and not flags.overrides.exists():
         raise FileNotFoundError(f"there is no {flags.overrides}")
-    lateness.due(flags.due, flags.late, {})  # a slip there is told before anything is unpacked
+    lateness.due(flags.due, flags.late, {})  # report a slip there before unpacking
     ours = [p for p in (flags.roster, by_hand, flags.seed_file) if p]
     listed = roster.read(flags.roster) if flags.roster else None
     found = intake.survey(flags.submissions, unpacked, ours)

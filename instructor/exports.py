@@ -59,7 +59,7 @@ class Named(NamedTuple):
 
 
 def is_litter(name, beside):
-    """Return whether an operating system has made a file, and nobody handed it in.
+    """Return whether an operating system made this file, rather than a student.
 
     Args:
         name: its name.

@@ -49,7 +49,7 @@ def copy(source: Path, target: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         if python:
             shutil.copyfile(path, place)
-        else:  # so that the grader can say what there is in the lab file's place
+        else:  # so that the grader can name what is there instead
             place.touch()
 
 
