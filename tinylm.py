@@ -290,11 +290,12 @@ def accuracy(model, n=HELD_OUT, greedy=False, seed=0):
 
 # ============================================================== supervised fine-tuning (SFT)
 
-# The teacher is wrong in 45% of its answers, at random. The model learns the sum all the same
-# (its likeliest answer is right); sampled, it errs as its teacher did. solutions/notes.md has more.
+# The teacher is right for 55% of the lessons, then grows careless: 30% of the later answers are
+# random numbers. By that time the model nearly knows the sums, and its likeliest answer stays
+# right; sampled, it learns to err as its teacher does. solutions/notes.md has more.
 MODEL = {"width": 64, "layers": 2, "heads": 4, "context": 64}
-RECIPE = {"wrong": 0.45, "seed": 2, "steps": 1200, "batch": 96}
-RECIPE |= {"lr": 2.5e-3, "warmup": 50, "hold": 0.7}  # then the learning rate falls to 0
+RECIPE = {"right": 0.55, "wrong": 0.3, "seed": 2, "steps": 640, "batch": 96}
+RECIPE |= {"lr": 4.2e-3, "warmup": 100, "hold": 0.3}  # then the learning rate falls to 0
 
 
 def _demonstrations():
@@ -322,7 +323,8 @@ def train_sft():
             left = (1 - step / RECIPE["steps"]) / (1 - RECIPE["hold"])  # below 1 at the end
             opt.param_groups[0]["lr"] = RECIPE["lr"] * min(1, (step + 1) / RECIPE["warmup"], left)
             rows = torch.multinomial(weights, RECIPE["batch"], replacement=True)
-            wrong = torch.rand(len(rows)) < RECIPE["wrong"]
+            careless = step >= RECIPE["right"] * RECIPE["steps"]
+            wrong = torch.rand(len(rows)) < RECIPE["wrong"] * careless
             said = torch.where(wrong, torch.randint(LIMIT, (len(rows),)), sums[rows])
             ids = torch.cat([prompts[rows], responses[said]], 1)
             out = {"ids": ids, "prompt_len": prompts.shape[1], "mask": masks[said]}

@@ -215,7 +215,7 @@ class GRPOConfig:
 def train_grpo(cfg, sft_path=None, verbose=True, device="cpu", out_dir=None):
     """Run GRPO from the cached SFT checkpoint. Returns (policy, history).
 
-    The SFT model is trained once (about 13 s) and cached in tinylm_sft.pt next to tinylm.py.
+    The SFT model is trained once (about 7 s) and cached in tinylm_sft.pt next to tinylm.py.
     History holds per-iteration stats and the periodic evaluations.
     With out_dir the run is saved there as it goes. Ctrl-C ends it early and returns as usual.
     """
