@@ -52,8 +52,8 @@ def alt(results):
     return (
         f"Histogram of the exact probability of the right answer over 500 held-out sums. Before "
         f"GRPO it lies around {s['p_before_mean']:.2f} ({s['p_before_min']:.2f} to "
-        f"{s['p_before_max']:.2f}); the teacher is right with {s['teacher_right']:.4f}. After "
-        f"GRPO (5 seeds together) the mean is {s['p_after_mean']:.2f}, and "
+        f"{s['p_before_max']:.2f}); the careless teacher is right with {s['teacher_right']:.3f}. "
+        f"After GRPO (5 seeds together) the mean is {s['p_after_mean']:.2f}, and "
         f"{s['share_after_above_0_9']:.0%} of the sums lie above 0.9."
     )
 
@@ -71,7 +71,7 @@ def draw(results):
               color=SAMPLED, label=f"after GRPO ({len(runs)} seeds)")
     right = results["summary"]["teacher_right"]
     axes.axvline(right, color="black", ls=":")
-    axes.annotate(f"the teacher is right\nin {right:.2%}", (right, 0.5), (6, 0),
+    axes.annotate(f"the careless teacher\nis right in {right:.1%}", (right, 0.5), (6, 0),
                   textcoords="offset points", va="center")
     axes.set(xlabel="probability of the right answer", ylabel="share of the 500 held-out sums",
              xlim=(0, 1))
