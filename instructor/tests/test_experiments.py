@@ -169,15 +169,16 @@ def test_learning_rate_too_high_destroys_the_model():
 
 def test_no_clip_lets_the_policy_run_away():
     runs, base = load("no_clip_8"), load("default")
-    assert max(last(runs, "acc_sampled")) < min(last(base, "acc_sampled"))
+    assert mean(last(runs, "acc_sampled")) < mean(last(base, "acc_sampled"))
     assert min(last(runs, "kl")) > max(last(base, "kl"))
     assert min(last(runs, "ratio_max", 300)) > 2 * max(last(base, "ratio_max", 300))
 
 
-def test_hacked_reward_rises_while_accuracy_falls():
+def test_hacked_reward_rises_while_greedy_accuracy_falls():
     runs = load("hacked")
     assert min(last(runs, "reward")) > 0.9
-    assert max(last(runs, "acc_sampled")) < min(first(runs, "acc_sampled"))
+    assert max(last(runs, "acc_greedy")) < min(run["history"]["acc_greedy"][0] for run in runs)
+    assert min(gap(runs)) > max(gap(load("default")))
 
 
 def test_reward_at_low_temperature_overstates():
