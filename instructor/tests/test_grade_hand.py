@@ -80,6 +80,7 @@ WRONG = {
     "ann,1,1,1,why": "either", "ann,1,x,,why": "no number", "ann,1,nan,,why": "no number",
     "ann,total,11,,why": "0 to 10", "ann,,1,,why": 'task ""', ",1,1,,why": "no student",
     "ann,1,1,,why\nann,1,2,,again": "already", "ann,3,,+1,why": "leave the range",
+    "ann,3,,-0,5,why": "more cells", "ann,3,0.5,,right, but cut off": "more cells",
 }
 
 
@@ -248,6 +249,16 @@ def test_who_is_missing_and_who_is_no_member_is_said(graded, tmp_path):
     assert code == 0 and set(rows) == {"ann", "ben", "cid", "dan", "eve"}
     assert "handed in nothing: 1: eve" in said and "not on the roster" in said
     assert "roster.csv" in said and rows["ann"]["login"] == "ann"
+
+
+def test_what_a_roster_does_not_tell_is_counted(tmp_path):
+    (tmp_path / "r.csv").write_text("Name,Username\nAnn Roe,ann\n,\nPoe, Eve,eve\nx y,\n , \n",
+                                    encoding="utf-8")
+    found = roster.read(tmp_path / "r.csv")
+    assert [m.name for m in found.members] == ["Ann Roe", "Poe", "x y"]
+    assert any("in 1 lines the cells beyond" in line for line in found.warnings)
+    (tmp_path / "s.csv").write_text("Name,Room\nAnn Roe,1\n,2\n,3\n", encoding="utf-8")
+    assert "without a name or an id: 2" in roster.read(tmp_path / "s.csv").warnings[0]
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "Student\n", ""])
