@@ -131,7 +131,7 @@ def _record(text: str) -> object:
 
 
 def _lab_text(path: Path) -> str:
-    return load.lab_text(load.Record("x", path.parent, 0.0, {}))
+    return load.lab_text(load.Record("x", path.parent, 0.0, 0.0, {}))
 
 
 def _odd_case(text: str) -> object:

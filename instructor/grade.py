@@ -201,6 +201,7 @@ class Run:
         from tqdm import tqdm
 
         todo = self.waiting()
+        self.results.note_class()
         self.results.table()
         done = len(self.found) - len(todo)
         bar = tqdm(total=len(self.found), initial=done, ascii=True, disable=None, unit="file")
@@ -303,8 +304,8 @@ def conclude(flags, run, before):
     lines += results.problems()
     if strays := results.strays():
         lines.append(f"{len(strays)} folders in {flags.out} belong to no student of this class; "
-                     f"they are not in scores.csv, and the report counts them until you delete "
-                     f"them: {classlist.some(strays)}")
+                     "they are neither in scores.csv nor counted in the report; delete them "
+                     f"if you like: {classlist.some(strays)}")
     if flags.system:
         rows = [uploads.Row(row, run.group.numbers.get(row["student"]))
                 for row in results.as_rows()]

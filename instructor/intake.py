@@ -6,6 +6,7 @@ empty folder. Only what an operating system leaves in folders is left out, and l
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import stat
@@ -21,6 +22,7 @@ from .exports import Ids
 LARGEST, LINES = 256 << 10, 10_000  # bytes and lines of a file; the solution has 17 KiB and 410
 SQUEEZED = 20  # times its own size that a zip's files may have, beyond ROOM; code has 4 to 8
 ROOM = 16 << 20  # bytes
+BESIDE = 100  # files beside a student's that are hashed
 LONGEST = 255  # characters of a student's name; a name in a zip can have 65,535
 ZIPS = 5  # of one student that are opened
 # What is counted where it is not looked at: (what it is, what sets it apart).
@@ -523,6 +525,30 @@ def read(path):
     if b"\0" in data:
         return None, "it holds zero bytes, as no text does; save it as UTF-8"
     return data, ""
+
+
+def handed_in(path):
+    """Return hashes of a file's bytes as they were handed in, and of the .py files beside it.
+
+    Args:
+        path: of the file that is graded, or None.
+    """
+    if path is None:
+        return []
+    path = Path(path)
+    beside = sorted(p for p in path.parent.glob("*.py") if p != path)[:BESIDE]
+    return [raw_hash(p) for p in (path, *beside)]
+
+
+def raw_hash(path):
+    """Return a hash of the first bytes of an ordinary file, or "" if there is none to read."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return ""
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read(LARGEST + 1)).hexdigest()[:16]
+    except OSError:
+        return ""
 
 
 def _from_utf16(data):
