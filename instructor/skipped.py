@@ -28,7 +28,8 @@ def without_litter(items: Sequence[Item], top: int = 1) -> tuple[list[Item], Cou
     beside: dict[tuple[str, ...], set[str]] = {}
     for item in items:
         beside.setdefault(item.parts[:-1], set()).add(item.parts[-1])
-    kept, litter, inside = [], Counter(), set()
+    kept, inside = [], set()
+    litter: Counter = Counter()
     for item in items:
         parts = item.parts
         # A name in a zip can be of thousands of parts.
