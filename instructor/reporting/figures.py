@@ -166,7 +166,7 @@ def lesson(records: Sequence[Record], listed: Sequence[dict]) -> dict[str, Any]:
     rest = [(words[s], states[s]) for s in words if states[s]]
     rest += [("a mistake without a name", without)] * bool(without)
     behind = [f"{m['name']}: {m['count']}" for m in causes[:3]]
-    behind += [f"{len(causes) - 3} more names"] * (len(causes) > 3)
+    behind += [f"{len(causes) - 3} more mistake{'s' * (len(causes) > 4)}"] * (len(causes) > 3)
     behind += [f"{name}: {n}" for name, n in rest]
     return {"section": TASKS[number].section, "task": number, "count": count[number],
             "function": TASKS[number].name, "text": "; ".join(behind), "causes": causes,
