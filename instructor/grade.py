@@ -280,6 +280,8 @@ def prepare(flags, unpacked):
         said = "" if flags.trust else complaint(maker.bwrap)
         found = SandboxError(f"{error}{'; bubblewrap says: ' * bool(said)}{said}")
         found.remedy = REMEDY if said else "" if flags.trust else f"{READABLE} {python()}"
+        if not said and hasattr(error, "remedy"):
+            found.remedy = error.remedy
         raise found from None
     by_hand = ByHand({s.student: s for s in everybody}, group.overrides, group.due)
     results = Results(flags.out, course, [s.student for s in everybody], by_hand)
