@@ -193,7 +193,8 @@ class Run:
             if len(old) < len(self.course.modules) or not self.results.keep(sub.student):
                 todo.append((sub, old))
         for student in self.others:
-            self.results.keep(student, ours=False)
+            if not self.results.keep(student, ours=False):
+                self.results.ungraded(student)
         return todo
 
     def go(self):
@@ -311,8 +312,6 @@ def conclude(flags, run, before):
     if flags.system:
         rows = [uploads.Row(row, run.group.numbers.get(row["student"]))
                 for row in results.as_rows()]
-        if missing := len(results.students) - len(rows):
-            lines.append(f"not graded yet, and not in the file for {flags.system}: {missing}")
         path, upload = uploads.write(flags.system, flags.out, rows, run.group.roster, flags.column)
         lines += [*upload.warnings, f"for {flags.system}: {path}"]
         if upload.left_out:

@@ -313,6 +313,12 @@ class Results:
             self.rows[student] = row_of(found)
         return old is not None
 
+    def ungraded(self, student):
+        """Give a student without a result, whom this run does not grade, a row all the same."""
+        sub = self.by_hand.submissions.get(student)
+        why = f": {clean(sub.note)}" if sub is not None and sub.unseen else " yet"
+        self.rows[student] = self._without_points(student, f"NOT GRADED{why}")
+
     def failed(self, student, why):
         """Note that the grader itself has failed: no points, and no zero either."""
         if not self.keep(student):

@@ -166,7 +166,8 @@ def test_rows_columns_and_notes_by_hand_are_kept_too(change, words, graded, tmp_
 
 def test_a_part_of_the_class_is_no_change_by_hand(graded, tmp_path):
     assert "by hand" not in graded("--student", "a*")[1] + graded("--student", "b*")[1]
-    assert set(totals(tmp_path / "out")) == {"ann", "ben"}
+    assert totals(tmp_path / "out") == {"ann": "10", "ben": "10", "cid": "", "dan": ""}
+    assert table(tmp_path / "out")["cid"]["note"] == "NOT GRADED yet"
 
 
 # ---------------------------------------------------------------- lateness
@@ -290,6 +291,15 @@ def test_a_regrade_says_what_changed_and_why(graded, tmp_path):
     by_hand(tmp_path, "ann,2,1,,why\n")
     assert "task 2 2 -> 1 (points by hand)" in graded("--regrade", "ann")[1]
     assert graded("--regrade", "zoe")[0] == 2 and len(table(tmp_path / "out")) == 4
+
+
+def test_a_regrade_of_one_loses_nobody_who_could_not_be_graded(graded, tmp_path):
+    place = tmp_path / "in" / "lab15_eve_attempt_2026-11-29-12-00-00_lab15_grpo.zip"
+    place.write_bytes(b"PK\x03\x04 damaged")
+    assert graded()[0] == 1
+    assert graded("--regrade", "ann")[0] == 0
+    note = table(tmp_path / "out")["eve"]["note"]
+    assert note.startswith("NOT GRADED: there is no .py file") and "cannot be unpacked" in note
 
 
 # ---------------------------------------------------------------- for course systems
