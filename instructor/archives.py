@@ -11,13 +11,19 @@ from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from .exports import METADATA, METADATA_BYTES
+
 MOST, LARGEST, TOTAL = 20000, 2 << 20, 1 << 30  # entries of a zip; bytes of a file, and of all
 OF_ONE = 500  # entries of one folder, so that no student's takes the place of the others'
 LONGEST = 1000  # characters of a name that are looked at
+# Why a file that is wanted is not unpacked: (what it is, what sets it apart).
+MANY = ("file", f"beyond the first {OF_ONE} of a folder in the zip")
+NAMED = ("file", f"with a name of more than {LONGEST} characters")
 WANTED = (".py", ".zip")
-ALSO = ("timestamp.txt", "submission_metadata.yml")
+ALSO = ("timestamp.txt", METADATA)
 INFO = re.compile(r"_attempt_[\d-]{10,}\.txt$", re.I)  # what Blackboard says of an attempt
 NESTED = 8 << 20  # bytes of a zip in a zip
+LARGEST_OF = {".zip": NESTED, ".yml": METADATA_BYTES}
 # Compressed bytes that are unpacked at a time: a block of bzip2, 40 bytes, may become 46 MiB, and
 # the library does not stop at what was asked for.
 SIP = 16
@@ -29,11 +35,15 @@ DAMAGED = b"\0this entry of the zip cannot be read\0"
 
 
 class Entry(NamedTuple):
-    """One entry of a zip: its name's parts, and where its bytes lie if they were wanted."""
+    """One entry of a zip: its name's parts, and where its bytes lie if they were wanted.
+
+    why: MANY or NAMED if it was wanted and not unpacked all the same, else ().
+    """
 
     parts: tuple[str, ...]
     path: Path | None
     is_folder: bool
+    why: tuple[str, ...] = ()
 
 
 class Unpacked:
@@ -42,12 +52,12 @@ class Unpacked:
     The zip's own times are not kept: whoever makes a zip can write any time into it.
 
     damaged: paths of entries that could not be read.
-    dropped: folder in the zip -> number of its entries that were too many.
+    seen: folder in the zip -> number of its entries that were wanted.
     """
 
     def __init__(self, folder):
         self.folder, self.entries, self.size = Path(folder), [], 0
-        self.damaged, self.dropped, self.seen = set(), Counter(), Counter()
+        self.damaged, self.seen = set(), Counter()
 
 
 def unpack(path, folder):
@@ -69,9 +79,11 @@ def unpack(path, folder):
                 raise TooMuch(f"{path} holds more than {MOST} files")
             for entry in entries:
                 parts = _parts(_name(entry))
-                at = _write(file, entry, result) if _is_kept(entry, parts, result) else None
+                wanted = not entry.is_dir() and _is_wanted(entry.filename[-LONGEST:])
+                why = _why_not(entry, parts, result) if wanted else ()
+                at = _write(file, entry, result) if wanted and not why else None
                 if parts:
-                    result.entries.append(Entry(parts, at, entry.is_dir()))
+                    result.entries.append(Entry(parts, at, entry.is_dir(), why))
     except NO_ZIP as error:
         if isinstance(error, TooMuch):
             raise ValueError(str(error)) from None
@@ -85,17 +97,13 @@ class TooMuch(ValueError):
     """More than a class can have sent."""
 
 
-def _is_kept(entry, parts, result):
-    """Return whether an entry is written: it is wanted, and not one too many of its folder."""
-    name = entry.filename
-    if entry.is_dir() or len(name) > LONGEST or not _is_wanted(name):
-        return False
+def _why_not(entry, parts, result):
+    """Return why a wanted entry is not unpacked, or ()."""
+    if len(entry.filename) > LONGEST:
+        return NAMED
     folder = "/".join(parts[:-1][:2])
     result.seen[folder] += 1
-    if folder and result.seen[folder] > OF_ONE:
-        result.dropped[folder] += 1
-        return False
-    return True
+    return MANY if folder and result.seen[folder] > OF_ONE else ()
 
 
 def _name(entry):
@@ -126,7 +134,7 @@ def _write(file, entry, result):
     """
     suffix = PurePosixPath(entry.filename.lower()).suffix
     target = result.folder / f"{len(result.entries)}{suffix}"
-    data = _data(file, entry, NESTED if suffix == ".zip" else LARGEST)
+    data = _data(file, entry, LARGEST_OF.get(suffix, LARGEST))
     result.size += len(data)
     if result.size > TOTAL:
         raise TooMuch(f"it holds more than {TOTAL >> 20} MiB of files")

@@ -41,6 +41,7 @@ from . import (
     practice,
     results,
     roster,
+    skipped,
     tables,
     uploads,
     wire,
@@ -122,7 +123,8 @@ def _result(text: str) -> dict[str, Any]:
 def _record(text: str) -> object:
     """Read a results.json that has the text where there is text."""
     found = results.document(_result(""))
-    found["extra_data"] |= {"student": text, "notes": [text]}
+    line = {"task": text, "before": 0, "after": 0, "reason": text}
+    found["extra_data"] |= {"student": text, "notes": [text], "by_hand": [line]}
     found["tests"][0]["extra_data"] |= {"public": text, "mistakes": [text], "hidden": {text: True}}
     for data in (json.dumps(found).encode(), _bytes(text)):
         with contextlib.suppress(ValueError):
@@ -131,7 +133,7 @@ def _record(text: str) -> object:
 
 
 def _lab_text(path: Path) -> str:
-    return load.lab_text(load.Record("x", path.parent, 0.0, {}))
+    return load.lab_text(load.Record("x", path.parent, 0.0, 0.0, {}))
 
 
 def _odd_case(text: str) -> object:
@@ -294,6 +296,8 @@ FOREIGN: dict[str, Callable[[str], object]] = {
     "results.tasks_of": lambda text: results.tasks_of(results.document(_result(text))),
     "roster.match": _matched,
     "roster.raw": lambda text: roster.raw(intake._student(text)),
+    "skipped.without_litter": lambda text: skipped.without_litter(
+        listing.of_zip(_entries(text)), 0),
     "tables.harmless": lambda text: tables.harmless([text]),
     "tables.written": lambda text: tables.written([[text]]),
     "uploads.write": _upload,
@@ -302,7 +306,8 @@ FOREIGN: dict[str, Callable[[str], object]] = {
 # Modules that text of strangers goes through; each of their functions is in FOREIGN, or in OURS.
 MODULES = (
     "archives", "choice", "classlist", "exports", "feedback", "intake", "judging", "lateness",
-    "listing", "overrides", "practice", "results", "roster", "tables", "uploads", "wire",
+    "listing", "overrides", "practice", "results", "roster", "skipped", "tables", "uploads",
+    "wire",
     "course.cycle", "course.lab15_nbgrader.collect", "course.lab15_nbgrader.execute",
     "course.lab15_nbgrader.formulas", "course.lab15_nbgrader.repair",
     "course.lab15_nbgrader.scores", "course.lab15_nbgrader.show", "gradescope.run",
@@ -325,6 +330,7 @@ APART = {
     "course.lab15_nbgrader.kernel": "starts a sandbox",
     "course.nbcheck": "runs in the student's own kernel",
     "course.nbgrader_config": "settings",
+    "direct": "puts variants of this repository through the hidden tests",
     "edited": "compares two tables that the grader wrote, and the instructor's edits of one",
     "engine": "reads this repository",
     "grade": "the command: classlist, judging and results",
@@ -336,9 +342,11 @@ APART = {
     "points": "takes verdicts",
     "practice_run": "runs in the sandbox",
     "report": "the command: reporting",
+    "reporting.doubt": "takes names that reporting.load has cut",
     "reporting.figures": "takes records that reporting.load has cut",
     "runner": "judges variants of this repository",
     "sandbox": "moves frames of bytes; wire reads them",
+    "signatures": "puts variants of this repository through the hidden tests",
     "syscalls": "takes numbers",
     "variants": "reads this repository",
     "worker": "runs in the sandbox",
@@ -357,12 +365,14 @@ OURS = {
     "course.cycle.autograde": STEPS,
     "course.cycle.check": INSTRUCTORS,
     "course.cycle.collect_from": "unpack, and collect",
+    "course.cycle.collect_others": "intake.survey, and plain_name",
     "course.cycle.from_exchange": STEPS,
     "course.cycle.grade": STEPS,
     "course.cycle.main": STEPS,
     "course.cycle.mend": STEPS,
     "course.cycle.must": STEPS,
     "course.cycle.nbgrader": STEPS,
+    "course.cycle.not_in_nbgrader": "takes results.json as the grader wrote it",
     "course.cycle.run": STEPS,
     "course.cycle.unpack": "takes a zip's parts by name, as collect.take",
     "course.lab15_nbgrader.collect.from_folder": "plain_name, for names that a file system has",
@@ -373,6 +383,7 @@ OURS = {
     "course.lab15_nbgrader.repair.repair_all": STEPS,
     "course.lab15_nbgrader.repair.repair_one": "rebuild, for names that a file system has",
     "course.lab15_nbgrader.scores.find": "takes results.json as the grader wrote it",
+    "course.lab15_nbgrader.scores.left_out": "takes results.json as the grader wrote it",
     "course.lab15_nbgrader.scores.load": "takes results.json as the grader wrote it",
     "course.lab15_nbgrader.scores.same_file": "compares bytes",
     "course.lab15_nbgrader.show.harmless": "takes what rendered has drawn of 10,000 characters",
@@ -385,6 +396,8 @@ OURS = {
     "gradescope.run.judged": STEPS,
     "gradescope.run.main": STEPS,
     "gradescope.run.read": "takes results.json as the grader wrote it",
+    "intake.handed_in": "raw_hash, of 100 files at most",
+    "intake.raw_hash": "hashes bytes up to a limit",
     "intake.survey": "find calls it",
     "intake.unique": CUT,
     "lateness.due": INSTRUCTORS,
@@ -393,19 +406,23 @@ OURS = {
     "lateness.span": "takes a number",
     "listing.below": "takes items that of_folder or of_zip has made",
     "listing.of_folder": "takes names that a file system has, six folders deep",
-    "listing.size": "counts",
     "overrides.apply": INSTRUCTORS,
     "overrides.most": "takes a number",
     "overrides.read": INSTRUCTORS,
     "overrides.told": INSTRUCTORS,
     "overrides.words": INSTRUCTORS,
     "reporting.copies.find": "written, once for each file",
+    "reporting.load.class_of": "takes names that the grader wrote",
+    "reporting.load.hand": "parse calls it",
     "reporting.similar.available": "looks for a package",
     "results.computed": GIVEN,
     "roster.find": CUT,
     "roster.key": CUT,
     "roster.names_of": INSTRUCTORS,
     "roster.read": INSTRUCTORS,
+    "skipped.of_class": CUT,
+    "skipped.told": "takes names of a fixed list",
+    "skipped.words": "counts",
     "tables.decoded": INSTRUCTORS,
     "tables.number": INSTRUCTORS,
     "tables.parse": INSTRUCTORS,

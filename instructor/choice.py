@@ -142,6 +142,7 @@ def choose(pieces: list[Piece]) -> Choice:
 def _choose(pieces: list[Piece]) -> Choice:
     python = [p for p in pieces if p.base.lower().endswith(".py")]
     looked = [_looked_into(p) for p in sorted(python, key=_promise)[:MOST]]
+    beyond = f"{len(python) - MOST} more .py files were not looked into" * (len(python) > MOST)
     mine = [c for c in looked if c.rank < 2 or _has_most(c)]
     if mine:
         best = min(mine, key=lambda c: c.key)
@@ -152,15 +153,16 @@ def _choose(pieces: list[Piece]) -> Choice:
             notes.append(f"the file is called {best.piece.base}, not {NAME}")
         if best.piece.folders & HANDED_OUT:
             notes.append(f"it is {best.piece.name}, in a folder of files that were handed out")
-        notes.append(_others(pieces, {best.piece, *(c.piece for c in rivals)}))
+        notes += [beyond, _others(pieces, {best.piece, *(c.piece for c in rivals)})]
         return Choice(best.piece, "; ".join(filter(None, notes)))
     others = [p for p in python if not NOT_A_LAB.fullmatch(p.base)]
     for some in (others, [p for p in others if LIKELY.fullmatch(p.base[-LONGEST:])]):
         if len(some) == 1:
             note = f"the file is called {some[0].base}, not {NAME}"
             more = _others(pieces, {some[0]})
-            return Choice(some[0], "; ".join(filter(None, [note, more])), False)
-    return Choice(None, f"there is no file {NAME}; {_instead(pieces)}", False)
+            return Choice(some[0], "; ".join(filter(None, [note, beyond, more])), False)
+    note = f"there is no file {NAME}; {_instead(pieces)}"
+    return Choice(None, "; ".join(filter(None, [note, beyond])), False)
 
 
 def _promise(piece: Piece) -> tuple:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tests.labfile import TASKS
 
-from . import intake, lateness, overrides, roster, tables
+from . import intake, lateness, overrides, roster, skipped, tables
 from .intake import Submission
 
 SHOWN = 8  # names in a line
@@ -56,6 +56,7 @@ def read(flags: argparse.Namespace, unpacked: Path) -> Class:
     listed = roster.read(flags.roster) if flags.roster else None
     found = intake.survey(flags.submissions, unpacked, ours)
     lines = list(found.warnings)
+    lines += skipped.of_class([(s.student, s.skipped) for s in found.submissions], some)
     if found.left_out:
         count = sum(found.left_out.values())
         lines.append(f"left out, handed in by no student: {some(list(found.left_out))} "

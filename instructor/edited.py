@@ -147,4 +147,5 @@ def examples(changes: list[str]) -> list[str]:
                 task = cell[1].removeprefix("task")
                 row = [cell[0], task, f"{value:g}", "", "REASON"]
                 lines.append("    " + tables.written([row]).strip())
-    return lines[:SHOWN]
+    more = len(lines) - SHOWN
+    return lines[:SHOWN] + [f"    ... and {more} more, in the copy that was kept"] * (more > 0)

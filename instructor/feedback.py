@@ -5,6 +5,7 @@ import html
 from tests.labfile import TASKS
 
 from . import overrides
+from .points import CAP
 
 MOST = sum(task.points for task in TASKS.values())
 STYLE = """
@@ -43,10 +44,9 @@ def _of_tests(number, task):
         return [("", [f"All {len(passed)} hidden tests passed."])]
     found = []
     if task["state"] == "written":
-        found.append(("", [
-            f"{len(passed)} of {len(task['tests'])} hidden tests passed. A task that is right in "
-            "part gets at most half; tests of form (types, shapes) give no points by themselves."
-        ]))
+        found.append(("", [f"{len(passed)} of {len(task['tests'])} hidden tests passed."]))
+        if lines := _shares(number, task):
+            found.append(("Points by hidden test", lines))
         if task["hints"]:
             found.append(("Not passed, with a hint each", [f"- {hint}" for hint in task["hints"]]))
     if task["messages"]:
@@ -58,6 +58,27 @@ def _of_tests(number, task):
         f"Read: chapter.md section {section}. Run: python -m pytest -q -k task{number}"
     ]))
     return found
+
+
+def _shares(number, task):
+    """Return a line for each hidden test with the points it gives, and how they make the sum."""
+    lines, given = [], task.get("given") or {}
+    for name, (points, share) in given.items():
+        passed = task["tests"].get(name)
+        word = "passed" if passed else "not passed"
+        if not share:
+            lines.append(f"- {name}: {word} (a test of form: no points of its own)")
+        elif points and not passed:
+            lines.append(f"- {name}: {points:g} of {share:g}, passed only {task['simple']}")
+        else:
+            lines.append(f"- {name}: {points:g} of {share:g}, {word}")
+    if not given:
+        return []
+    total = round(sum(points for points, _ in given.values()), 2)
+    most = CAP * TASKS[number].points
+    form = not all(task["tests"].get(name) for name, (_, share) in given.items() if not share)
+    cut = f", but {most:g} at most, since a test of form did not pass" * (form and total > most)
+    return [*lines, f"- together: {total:g} of {TASKS[number].points:g}{cut}"]
 
 
 def page(document):
@@ -94,9 +115,9 @@ def page(document):
 <th scope="col">Points</th><th scope="col">of</th><th scope="col">Hidden tests passed</th></tr>
 </thead><tbody>{"".join(rows)}</tbody></table>
 {notes}{"".join(sections)}
-<p>Lab version {html.escape(extra["lab_version"])}{_version(extra)}. A task gives all its points
-if every hidden test of it passes, otherwise at most half. What the public tests say gives no
-points; it is there to help.</p>
+<p>Lab version {html.escape(extra["lab_version"])}{_version(extra)}. Each hidden test gives its
+own points; if one of form (types, shapes, arguments left alone) does not pass, a task gives
+{CAP:.0%} of its points at most. What the public tests say gives no points; it is there to help.</p>
 </main></body></html>
 """
 

@@ -193,7 +193,8 @@ class Run:
             if len(old) < len(self.course.modules) or not self.results.keep(sub.student):
                 todo.append((sub, old))
         for student in self.others:
-            self.results.keep(student, ours=False)
+            if not self.results.keep(student, ours=False):
+                self.results.ungraded(student)
         return todo
 
     def go(self):
@@ -201,6 +202,7 @@ class Run:
         from tqdm import tqdm
 
         todo = self.waiting()
+        self.results.note_class()
         self.results.table()
         done = len(self.found) - len(todo)
         bar = tqdm(total=len(self.found), initial=done, ascii=True, disable=None, unit="file")
@@ -279,6 +281,8 @@ def prepare(flags, unpacked):
         said = "" if flags.trust else complaint(maker.bwrap)
         found = SandboxError(f"{error}{'; bubblewrap says: ' * bool(said)}{said}")
         found.remedy = REMEDY if said else "" if flags.trust else f"{READABLE} {python()}"
+        if not said and hasattr(error, "remedy"):
+            found.remedy = error.remedy
         raise found from None
     by_hand = ByHand({s.student: s for s in everybody}, group.overrides, group.due)
     results = Results(flags.out, course, [s.student for s in everybody], by_hand)
@@ -303,13 +307,11 @@ def conclude(flags, run, before):
     lines += results.problems()
     if strays := results.strays():
         lines.append(f"{len(strays)} folders in {flags.out} belong to no student of this class; "
-                     f"they are not in scores.csv, and the report counts them until you delete "
-                     f"them: {classlist.some(strays)}")
+                     "they are neither in scores.csv nor counted in the report; delete them "
+                     f"if you like: {classlist.some(strays)}")
     if flags.system:
         rows = [uploads.Row(row, run.group.numbers.get(row["student"]))
                 for row in results.as_rows()]
-        if missing := len(results.students) - len(rows):
-            lines.append(f"not graded yet, and not in the file for {flags.system}: {missing}")
         path, upload = uploads.write(flags.system, flags.out, rows, run.group.roster, flags.column)
         lines += [*upload.warnings, f"for {flags.system}: {path}"]
         if upload.left_out:

@@ -6,26 +6,32 @@ empty folder. Only what an operating system leaves in folders is left out, and l
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import stat
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from . import archives, exports, listing
+from . import archives, exports, listing, skipped
 from .choice import NAME, Piece, choose
 from .exports import Ids
 
 LARGEST, LINES = 256 << 10, 10_000  # bytes and lines of a file; the solution has 17 KiB and 410
 SQUEEZED = 20  # times its own size that a zip's files may have, beyond ROOM; code has 4 to 8
 ROOM = 16 << 20  # bytes
+BESIDE = 100  # files beside a student's that are hashed
 LONGEST = 255  # characters of a student's name; a name in a zip can have 65,535
 ZIPS = 5  # of one student that are opened
+# What is counted where it is not looked at: (what it is, what sets it apart).
+MORE_ZIPS = ("zip", f"beyond the first {ZIPS}")
+INNER = ("zip", "in a zip that cannot be unpacked")
+DAMAGED = ("file", "damaged in the zip")
 LINK = "it is a link; links are not followed"
 NOTHING = "nothing was handed in"
 BROKEN = "it is damaged in the zip"
-MANY = "it is one of too many files in its folder, and was not unpacked"
 # Errors that say nothing about what is there: no right to look, a disk or a server that fails.
 BLIND: tuple[int, ...] = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
 BLIND += (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOENT)
@@ -39,6 +45,7 @@ class Submission(NamedTuple):
     ids: what the course system knows the student by.
     unseen: whether the grader could not look, as the note says: that is no 0.
     entries: the names at the top of the class's folder or zip that belong to it.
+    skipped: how many files, folders and zips were not looked at; the note says which.
     """
 
     student: str
@@ -49,6 +56,7 @@ class Submission(NamedTuple):
     ids: Ids = Ids()
     unseen: bool = False
     entries: tuple[str, ...] = ()
+    skipped: int = 0
 
     def read(self):
         """Return (bytes, "") of the file, or (None, what is wrong).
@@ -247,13 +255,15 @@ class _Person:
 
     def __init__(self, named):
         self.named, self.items, self.entries, self.late, self.closed = named, [], [], None, ""
-        self.link, self.is_folder, self.typed, self.cut = "", False, False, False
+        self.link, self.is_folder, self.typed = "", False, False
+        self.inside = []  # pieces in this student's own zips
+        self.skipped, self.why = Counter(), {}  # how many of each kind; of a piece: why
 
     def add(self, name, named, items):
         """Take an entry at the top of the class's folder, with all that lies in it."""
         self.entries.append(name)
         self.late = self.late or named.late
-        self.cut = self.cut or listing.size(items) >= listing.MOST
+        self.skipped.update(item.why for item in items if item.why)
         for item in items:
             inner = "/".join(item.parts[1:])
             piece = Piece(inner or named.name or name, item.path, named.order, named.attempt)
@@ -263,8 +273,9 @@ class _Person:
                 self.link = LINK
             elif item.kind == "folder":
                 self.is_folder = True
-            else:
+            elif item.kind != "cut":
                 self.items.append(piece)
+                self.why |= {piece: item.why} if item.why else {}
 
 
 class _Class:
@@ -280,6 +291,7 @@ class _Class:
         names = {i.parts[0] for i in items}
         self.zips, self.at, self.left_out, self.warnings = zips, at, {}, []
         self.tops = {}  # name: items of it
+        items, self.litter = skipped.without_litter(items)
         for item in items:
             name = item.parts[0]
             if exports.is_litter(name, names):
@@ -293,19 +305,21 @@ class _Class:
         metadata = self.tops.pop(exports.METADATA, None)
         if metadata and (path := metadata[0].path):
             self.left_out[exports.METADATA] = 1
-            groups = exports.gradescope(path)
-            if not groups:
-                self.warnings.append(f"{exports.METADATA} names no students, or cannot be read: "
-                                     "the folders' names stand in the table")
+            groups, odd = exports.gradescope(path)
+            if odd or not groups:
+                self.warnings.append(f"{exports.METADATA} {odd or 'names no students'}: there the "
+                                     "folders' names stand in the table")
         else:
             groups = {}
         system, people = self._people()
         if groups:
-            return Found(unique(self._groups(groups, people)), "gradescope", self.left_out,
-                         self.warnings)
+            subs = self._groups(groups, people)
+            self.warnings += skipped.told(self.litter)
+            return Found(unique(subs), "gradescope", self.left_out, self.warnings)
         times = self._timestamps() if not system else {}
         subs = [self._submission(p) for p in people.values()]
         subs = [s._replace(submitted=times.get(s.entries[0], s.submitted)) for s in subs]
+        self.warnings += skipped.told(self.litter)
         if times:
             system = "nbgrader"
             subs = [s._replace(ids=s.ids._replace(login=s.student)) for s in subs]
@@ -392,7 +406,7 @@ class _Class:
         named, pieces = person.named, person.items
         choice, problem = choose(pieces), ""
         if not choice.sure:
-            choice, problem = self._look_into_zips(pieces, choice)
+            choice, problem = self._look_into_zips(person, choice)
         piece, note, unseen = choice.piece, choice.note, False
         if piece is None and person.link:
             note = person.link
@@ -400,30 +414,38 @@ class _Class:
             note = f"there is no file {NAME}; {_empty(person)}"
         if problem and piece is None:
             note, unseen = f"there is no .py file, and {problem}", True
+        elif problem:
+            note = "; ".join(filter(None, [note, problem]))
         if person.closed and not (choice.sure and piece):
             note, unseen, piece = f"it cannot be read on this machine: {person.closed}", True, None
-        if piece and (piece.path is None or piece.path in self.zips.damaged):
-            note, unseen, piece = BROKEN if piece.path else MANY, True, None
-        if person.cut:
-            note += f"; only the first {listing.MOST} files were looked at"
+        broken = {p for p in (*pieces, *person.inside) if p.path in self.zips.damaged}
+        if piece in broken:
+            broken, note, unseen, piece = broken - {piece}, BROKEN, True, None
+        elif piece and piece.path is None:
+            why = " ".join(person.why.get(piece, ()))
+            note, unseen, piece = f"it was not unpacked: it is a {why}", True, None
+        person.skipped.update([DAMAGED] * len(broken))
+        note = "; ".join(filter(None, [note, skipped.words(person.skipped)]))
         sub = Submission(
             _student(named.student), piece and piece.path, note, None, person.late, named.ids,
-            unseen, tuple(person.entries),
+            unseen, tuple(person.entries), person.skipped.total(),
         )
         attempts = sorted({p.attempt for p in pieces if p.attempt} | {named.attempt})
         return sub._replace(submitted=(piece.attempt if piece else attempts[-1]) or None)
 
-    def _look_into_zips(self, pieces, choice):
+    def _look_into_zips(self, person, choice):
         """Return (a Choice with the files in a student's zips, what is wrong with one)."""
+        pieces = person.items
         zips = [p for p in pieces if p.base.lower().endswith(".zip") and p.path is not None]
         zips.sort(key=lambda p: (p.attempt, p.order), reverse=True)
         more, problem = [], ""
+        person.skipped.update([MORE_ZIPS] * len(zips[ZIPS:]))
         for outer in zips[:ZIPS]:
             if not outer.path.is_file() or outer.path.is_symlink():
                 problem = problem or "the zip is no ordinary file"
                 continue
             try:
-                more += self._inside(outer, self.zips.unpack_small(outer.path))
+                more += self._inside(person, outer, self.zips.unpack_small(outer.path))
             except ValueError as error:
                 reason = "cannot be unpacked" if "unpacked" in str(error) else "holds too much"
                 problem = problem or f"the zip {outer.base} {reason}"
@@ -431,23 +453,28 @@ class _Class:
             choice = choose([p for p in pieces if p not in zips] + more)
         return choice, problem
 
-    def _inside(self, outer, entries, deeper=True):
+    def _inside(self, person, outer, entries, deeper=True):
         """Return the pieces in a zip, and in a zip that holds nothing but zips."""
-        names = {part for e in entries for part in e.parts}
-        files = [
-            e for e in entries
-            if not e.is_folder and not any(exports.is_litter(p, names) for p in e.parts)
-        ]
-        pieces = [
-            Piece("/".join((outer.name, *e.parts)), e.path, outer.order, outer.attempt)
-            for e in files
-        ]
+        items, litter = skipped.without_litter(listing.of_zip(entries), 0)
+        self.litter.update(litter)
+        person.skipped.update(i.why for i in items if i.why)
+        pieces = []
+        for item in (i for i in items if i.kind != "folder"):
+            name = "/".join((outer.name, *item.parts))
+            pieces.append(Piece(name, item.path, outer.order, outer.attempt))
+            person.why |= {pieces[-1]: item.why} if item.why else {}
         python = [p for p in pieces if p.base.lower().endswith(".py")]
         nested = [p for p in pieces if p.base.lower().endswith(".zip") and p.path is not None]
+        person.inside += pieces
         if deeper and nested and not python:
+            person.skipped.update([MORE_ZIPS] * len(nested[ZIPS:]))
             for inner in nested[:ZIPS]:
-                with contextlib.suppress(ValueError):
-                    pieces += self._inside(inner, self.zips.unpack_small(inner.path), False)
+                try:
+                    entries = self.zips.unpack_small(inner.path)
+                except ValueError:
+                    person.skipped[INNER] += 1
+                else:
+                    pieces += self._inside(person, inner, entries, False)
         return pieces
 
 
@@ -498,6 +525,30 @@ def read(path):
     if b"\0" in data:
         return None, "it holds zero bytes, as no text does; save it as UTF-8"
     return data, ""
+
+
+def handed_in(path):
+    """Return hashes of a file's bytes as they were handed in, and of the .py files beside it.
+
+    Args:
+        path: of the file that is graded, or None.
+    """
+    if path is None:
+        return []
+    path = Path(path)
+    beside = sorted(p for p in path.parent.glob("*.py") if p != path)[:BESIDE]
+    return [raw_hash(p) for p in (path, *beside)]
+
+
+def raw_hash(path):
+    """Return a hash of the first bytes of an ordinary file, or "" if there is none to read."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return ""
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read(LARGEST + 1)).hexdigest()[:16]
+    except OSError:
+        return ""
 
 
 def _from_utf16(data):

@@ -16,7 +16,7 @@ from tests.labfile import ROOT, TASKS, ascii_line
 from . import points, practice
 from .engine import closure
 from .hidden import common
-from .intake import Unseen
+from .intake import Unseen, handed_in
 from .sandbox import Clock, Failed, SandboxError
 
 DEFINITIONS = (
@@ -32,6 +32,7 @@ ERRORS = re.compile(r"(\w+Error|\w+Exception|StopIteration|KeyboardInterrupt|Sys
 SLOW = re.compile(rb"^(?:import|from)[ \t]+(matplotlib|pandas|scipy|sklearn|seaborn)\b", re.M)
 VERSION = re.compile(rb"^LAB_VERSION[ \t]*=[ \t]*[\"']([\w.+-]{1,20})[\"']", re.M)
 LONGEST = 4000  # characters of a text that are looked at
+NOTES, NOTE = 12, 400  # of a file; characters of the one on what was handed in
 UNCLEAR = "it cannot be judged"
 LATE = "its def did not end within 4 s: what do its decorator and its defaults do?"
 
@@ -81,9 +82,9 @@ def builtin_error(name):
     return name if known and hasattr(builtins, name) else "an error"
 
 
-def clean(text):
+def clean(text, limit=160):
     """Return text that came out of the sandbox as one short harmless line."""
-    return re.sub(r"[^ -~]|[`<>|\[\]\\]", "'", ascii_line(str(text)[:LONGEST], 160))
+    return re.sub(r"[^ -~]|[`<>|\[\]\\]", "'", ascii_line(str(text)[:LONGEST], limit))
 
 
 def run_cases(box, module, cases):
@@ -138,17 +139,18 @@ def _judge(module, case, reply):
 
 
 def scored(number, module, cases, verdicts):
-    """Return (points of a task, {id of a hidden test: passed}); see points.py."""
+    """Return (points of a task, {id of a hidden test: passed}, points.by_test)."""
     passed = common.combine(module.TESTS, verdicts)
     simple = [v for v, case in zip(verdicts, cases) if case.simple]
-    return points.of_task(number, passed, common.combine(module.TESTS, simple)), passed
+    both = passed, common.combine(module.TESTS, simple)
+    return points.of_task(number, *both), passed, points.by_test(number, *both)
 
 
 def blank(number, tests, message, state="broken"):
     """Return the result of a task that could not be judged."""
     names = {test.name: False for test in tests.values()}
     result = {"points": 0.0, "tests": names, "messages": [message], "hints": [], "state": state}
-    return result | {"public": "", "mistakes": []}
+    return result | {"public": "", "mistakes": [], "given": {}, "simple": ""}
 
 
 def judge_task(number, box, course, kind, text=""):
@@ -167,13 +169,15 @@ def judge_task(number, box, course, kind, text=""):
         text = UNCLEAR if text.startswith("written") else text or UNCLEAR
         return blank(number, module.TESTS, text, kind)
     verdicts, messages = run_cases(box, module, course.cases[number])
-    given, passed = scored(number, module, course.cases[number], verdicts)
+    given, passed, shares = scored(number, module, course.cases[number], verdicts)
     hints = [f"{t.name}: {t.hint}" for name, t in module.TESTS.items() if not passed[name]]
     return blank(number, module.TESTS, "", "written") | {
         "points": given,
         "tests": {test.name: passed[name] for name, test in module.TESTS.items()},
         "messages": messages,
         "hints": hints,
+        "given": {module.TESTS[name].name: list(both) for name, both in shares.items()},
+        "simple": getattr(module, "SIMPLE_CASES", ""),
     }
 
 
@@ -215,7 +219,8 @@ class Judgement:
         short = [n for n in short if self.tasks[n]["points"] < TASKS[n].points]
         if short and self.clock.left > 0:
             self._practise(short)
-        return self.tasks, list(self.notes)[:12]
+        notes, more = list(self.notes)[:NOTES], len(self.notes) - NOTES
+        return self.tasks, notes + [f"and {more} more notes"] * (more > 0)
 
     def _try(self, number):
         sandbox = self.sandbox
@@ -283,7 +288,7 @@ class Judgement:
 
 
 def _texts(value):
-    return [x for x in value if isinstance(x, str)][:5] if isinstance(value, list) else []
+    return [x for x in value if isinstance(x, str)][:6] if isinstance(value, list) else []
 
 
 def judge(submission, course, maker, old=None):
@@ -305,12 +310,12 @@ def judge(submission, course, maker, old=None):
     wanted = [n for n in TASKS if n not in old]
     if data is None:
         tests = {n: course.modules[n].TESTS for n in wanted}
-        tasks = {n: blank(n, tests[n], clean(problem), "missing") for n in wanted}
-        notes = [f"nothing was graded: {clean(problem)}"]
+        tasks = {n: blank(n, tests[n], clean(problem, NOTE), "missing") for n in wanted}
+        notes = [f"nothing was graded: {clean(problem, NOTE)}"]
     else:
         with maker.open() as sandbox:
             tasks, notes = Judgement(data, course, sandbox, wanted).run()
-    note = clean(submission.note)
+    note = clean(submission.note, NOTE)
     version = file_version(data)
     if data is not None and version not in (None, course.version):
         notes.append(f"the file is of lab version {version}; the tests are of {course.version}")
@@ -320,6 +325,7 @@ def judge(submission, course, maker, old=None):
         "notes": ([note] if note and data is not None else []) + notes,
         "seconds": round(time.monotonic() - began, 2),
         "file": file_hash(data, problem),
+        "handed_in": handed_in(submission.path),
         "version": version,
         "submitted": submission.submitted,
         "late": submission.late,

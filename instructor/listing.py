@@ -13,6 +13,9 @@ from . import exports
 
 DEPTH = 6  # folders below a student's own
 MOST = 2000  # files of one student that are looked at
+# Why something is not looked at: (what it is, what sets it apart).
+BEYOND = ("file", f"beyond the first {MOST}")
+DEEP = ("folder", f"more than {DEPTH} deep")
 
 
 class Item(NamedTuple):
@@ -20,12 +23,15 @@ class Item(NamedTuple):
 
     parts: its name and those of the folders it lies in, from the class's folder down.
     path: where its bytes are; None if they were not unpacked.
-    kind: "file", "folder", "link", "odd" (a pipe, a device), or "closed": it cannot be read.
+    kind: "file", "folder", "link", "odd" (a pipe, a device), "closed": it cannot be read, or
+        "cut": it is not looked at.
+    why: for what is not looked at, or not unpacked: (what it is, what sets it apart), else ().
     """
 
     parts: tuple[str, ...]
     path: Path | None
     kind: str = "file"
+    why: tuple[str, ...] = ()
 
 
 def of_folder(folder: Path) -> list[Item]:
@@ -42,6 +48,8 @@ def of_folder(folder: Path) -> list[Item]:
         if kind == "folder":
             below = list(_below(path, (name,)))
             items += below[:MOST]
+            items += [i._replace(kind="cut", why=i.why or BEYOND) for i in below[MOST:]
+                      if i.kind != "folder"]
     return items
 
 
@@ -57,7 +65,8 @@ def of_zip(entries: Iterable) -> list[Item]:
         if entry.is_folder and entry.parts in seen:
             continue
         seen.add(entry.parts)
-        items.append(Item(entry.parts, entry.path, "folder" if entry.is_folder else "file"))
+        kind = "folder" if entry.is_folder else "file"
+        items.append(Item(entry.parts, entry.path, kind, entry.why))
     return items
 
 
@@ -80,14 +89,14 @@ def _below(folder: Path, parts: tuple[str, ...]) -> Iterator[Item]:
     for at, folders, files in os.walk(folder, onerror=note):
         here = parts + Path(at).relative_to(folder).parts
         names = {*folders, *files}
-        folders[:] = sorted(f for f in folders if not exports.is_litter(f, names))
-        for name in folders:
+        deep = len(here) > DEPTH
+        for name in sorted(folders):
             kind = _kind(Path(at, name))
-            yield Item((*here, name), Path(at, name), kind)
+            cut = deep and kind == "folder" and not exports.is_litter(name, names)
+            yield Item((*here, name), Path(at, name), "cut" if cut else kind, DEEP if cut else ())
         for name in sorted(files):
             yield Item((*here, name), Path(at, name), _kind(Path(at, name)))
-        if len(here) > DEPTH:
-            folders.clear()
+        folders[:] = sorted(f for f in folders if not deep and not exports.is_litter(f, names))
     for path in closed:
         yield Item(parts + Path(path).relative_to(folder).parts, Path(path), "closed")
 
@@ -95,8 +104,3 @@ def _below(folder: Path, parts: tuple[str, ...]) -> Iterator[Item]:
 def below(items: Iterable[Item], name: str) -> list[Item]:
     """Return the items in a folder, as if that were the class's."""
     return [i._replace(parts=i.parts[1:]) for i in items if i.parts[0] == name and i.parts[1:]]
-
-
-def size(items: Iterable[Item]) -> int:
-    """Return how many files these are."""
-    return sum(item.kind != "folder" for item in items)

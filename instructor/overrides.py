@@ -75,10 +75,15 @@ def read(path: Path, subs: Sequence[Submission]) -> Overrides:
         raise ValueError(f"{tables.shown(path)} has no column {', '.join(missing)}; its first line "
                          f"must be {EXAMPLE}")
     found: dict[str, list[Override]] = {}
-    problems = []
+    problems, surplus = [], set(table.surplus())
+    if table.encoding == "cp1252":
+        problems.append(f"{tables.shown(path)} is not UTF-8; it was read as Windows-1252")
     for row, line in zip(table.rows, table.numbers, strict=True):
         cell = {name: row[i] if i is not None else "" for name, i in at.items()}
         try:
+            if line in surplus:
+                raise ValueError("it has more cells than the first line: put quotes around a "
+                                 "reason or a number with a comma")
             one = _line(cell, line, subs)
             _add(found.setdefault(one.student, []), one)
         except ValueError as error:

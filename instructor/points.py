@@ -25,20 +25,26 @@ SIMPLE = 0.3
 CAP = 0.5  # of a task's points at most where a test of form fails
 
 
-def of_task(number, passed, simple=None):
-    """Return the points of a task.
+def by_test(number, passed, simple=None):
+    """Return {id of a hidden test: (points that it gives, its share)}; a share of 0: of form.
 
     Args:
         number: of the task.
         passed: {id of a hidden test: whether it passed in all of its cases}.
         simple: {id: whether it passed in those of its cases that are simple}.
     """
-    simple = simple or {}
+    simple, shares = simple or {}, SHARES[number]
+    part = {name: 1.0 if passed.get(name) else SIMPLE * bool(simple.get(name)) for name in shares}
+    ids = dict.fromkeys([*passed, *shares])
+    return {i: (round(shares.get(i, 0.0) * part.get(i, 0.0), 3), shares.get(i, 0.0)) for i in ids}
+
+
+def of_task(number, passed, simple=None):
+    """Return the points of a task; see by_test for the arguments."""
     shares = SHARES[number]
     if all(passed.values()) and passed.keys() >= shares.keys():
         return float(TASKS[number].points)
-    part = {name: 1.0 if passed.get(name) else SIMPLE * bool(simple.get(name)) for name in shares}
-    given = sum(share * part[name] for name, share in shares.items())
+    given = sum(points for points, _ in by_test(number, passed, simple).values())
     if not all(good for name, good in passed.items() if name not in shares):
         given = min(given, CAP * TASKS[number].points)
     return round(given, 2)

@@ -41,8 +41,9 @@ def tests_of(number):
 
 def plain(text, lines=LINES, columns=COLUMNS):
     """Return text of the sandbox with nothing in it that a terminal or a browser could obey."""
-    rows = [line[:columns].expandtabs(4)[:columns] for line in text[:LONGEST].split("\n")]
-    kept = [re.sub("[^ -~]", _escape, row)[:columns].rstrip() for row in rows[: lines + 1]]
+    rows = [line[: 2 * columns].expandtabs(4) for line in text[:LONGEST].split("\n")[: lines + 1]]
+    rows = [re.sub("[^ -~]", _escape, row[: 2 * columns]).rstrip() for row in rows]
+    kept = [r if len(r) <= columns else f"{r[: columns - 3]}..." for r in rows]
     return "\n".join(kept[:lines] + ["..."] * (len(kept) > lines)).strip("\n")
 
 
@@ -77,7 +78,10 @@ def read(reply, number=None):
     others = [row for row in failures if row not in shown]
     names = dict.fromkeys(name.split("[")[0] for name, *_ in others)
     if names:
-        lines += ["", *textwrap.wrap(f"Not passed as well: {', '.join(names)}", 100)[:8]]
+        lines += ["", *textwrap.wrap(f"Not passed as well: {', '.join(names)}", 100)]
+    more = reply.get("more")
+    if type(more) is int and 0 < more < 1000:
+        lines += ["", f"and {more} more failures"]
     mistakes = dict.fromkeys(mistake for *_, mistake in failures if mistake)
     return "\n".join(lines), list(mistakes)[:MISTAKES]
 

@@ -31,7 +31,7 @@ class Listener:
     """A plugin of pytest that keeps the failures of the task whose tests are running."""
 
     def __init__(self, tell):
-        self.tell, self.rows, self.now = tell, [], None
+        self.tell, self.rows, self.more, self.now = tell, [], 0, None
 
     def pytest_runtest_logreport(self, report):
         """Take note of a failure; a new file is a new task."""
@@ -39,6 +39,8 @@ class Listener:
         if report.failed and len(self.rows) < ROWS:
             named, text = report.message
             self.rows.append([report.nodeid.split("::")[-1][:80], named[:200], text[:TEXT]])
+        elif report.failed:
+            self.more += 1
 
     def pytest_sessionfinish(self):
         """Tell of the last task."""
@@ -46,8 +48,8 @@ class Listener:
 
     def _turn(self, number):
         if self.now is not None and number != self.now:
-            self.tell({"task": self.now, "failures": self.rows})
-            self.rows = []
+            self.tell({"task": self.now, "failures": self.rows, "more": self.more})
+            self.rows, self.more = [], 0
         self.now = number
 
 

@@ -21,6 +21,7 @@ from tests.labfile import ascii_line
 from tinylm import write_file
 
 from . import results, tables
+from .classlist import some
 from .reporting import anonymous, figures, load
 
 TEMPLATES = Path(__file__).with_name("reporting")
@@ -49,8 +50,8 @@ def _row(record: load.Record) -> list[str]:
         data = load.plain_file(record.folder / "results.json", load.LARGEST)
         return results.row_of(json.loads(data.decode("utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # only what was checked
-        points = [f"{record.tasks[n].score:g}" for n in sorted(record.tasks)]
-        row = [record.student, *points, f"{record.score:g}", record.submitted, record.late]
+        points = [f"{record.tasks[n].final:g}" for n in sorted(record.tasks)]
+        row = [record.student, *points, f"{record.final:g}", record.submitted, record.late]
         return [*row, "; ".join(record.notes), *[""] * (len(results.COLUMNS) - len(row) - 1)]
 
 
@@ -82,10 +83,15 @@ def run(flags: argparse.Namespace) -> int:
     found = load.load(flags.results)
     for folder, reason in found.broken:
         print(ascii_line(f"not counted: {folder}: {reason}", 300))
+    if found.withdrawn:
+        print(ascii_line("not counted, in the class no more: "
+                         f"{len(found.withdrawn)}: {some(found.withdrawn)}", 300))
+    if found.ungraded:
+        print(ascii_line(f"no result yet: {len(found.ungraded)}: {some(found.ungraded)}", 300))
     students = [r.student for r in found.records]
     label = dict(zip(students, students)) if flags.names else anonymous.labels(found.records)
     progress = functools.partial(tqdm, desc="similar files", ascii=True, disable=None, leave=False)
-    context = figures.everything(found, label, progress)
+    context = figures.everything(found, label, progress, flags.names)
     save(flags.out, page(context | {"names": flags.names}))
     if flags.scores:
         save(flags.scores, merged(found.records))

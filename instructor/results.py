@@ -21,8 +21,10 @@ from tests.labfile import TASKS, ascii_line
 from . import feedback, lateness, overrides, tables
 from .edited import Ledger
 from .intake import Submission
+from .reporting.load import CLASS
 
 SCHEMA = 1
+NOTES = 3  # of a file in the table; its page has all of them
 COLUMNS = ("student", *(f"task{n}" for n in TASKS), "total", "submitted", "late", "note")
 # What came later stands behind: the course system's ids, and how the total came about.
 COLUMNS += (*Submission("", None).ids._fields, "computed", "penalty", "override")
@@ -94,6 +96,7 @@ def document(result):
             "file_lab_version": result["version"],
             "hidden_hash": {str(n): h for n, h in result["hashes"].items()},
             "file_hash": result["file"],
+            "handed_in": result.get("handed_in", []),
             "submitted": result["submitted"],
             "late": result["late"],
             "seconds": result["seconds"],
@@ -106,6 +109,7 @@ def _test(number, task):
     full = task["points"] >= TASKS[number].points
     extra = {"hidden": task["tests"], "mistakes": task["mistakes"], "public": task["public"]}
     extra |= {"state": task["state"], "messages": task["messages"], "hints": task["hints"]}
+    extra |= {"given": task.get("given", {}), "simple": task.get("simple", "")}
     return {
         "name": f"Task {number}: {TASKS[number].name}",
         "number": str(number),
@@ -134,6 +138,9 @@ def tasks_of(document):
         tasks[int(test["number"])] = {
             "points": float(score), "tests": dict(extra["hidden"]), **{k: extra[k] for k in names}
         }
+        # Not there in the result of an earlier version.
+        tasks[int(test["number"])] |= {"given": dict(extra.get("given") or {}),
+                                       "simple": str(extra.get("simple") or "")}
     return tasks
 
 
@@ -196,12 +203,12 @@ def _from_system(extra, sub):
     extra |= {"submitted": sub.submitted, "late": sub.late, "ids": sub.ids._asdict()}
     if sub.path is None:
         return  # then the note is the reason why there are no points
-    old, new = extra.get("about_file", ""), clean(sub.note, 400)
-    notes = [note for note in extra["notes"] if note not in (old, clean(sub.note))]
+    old, new = extra.get("about_file", ""), clean(sub.note)
+    notes = [note for note in extra["notes"] if note not in (old, clean(sub.note, 160))]
     extra |= {"about_file": new, "notes": [new, *notes] if new else notes}
 
 
-def clean(text, limit=160):
+def clean(text, limit=400):
     """Return text with a student's file names in it as one harmless line, as judging.clean does."""
     return re.sub(r"[^ -~]|[`<>|\[\]\\]", "'", ascii_line(text, limit))
 
@@ -212,7 +219,9 @@ def row_of(document):
     points = {test["number"]: f"{test['score']:g}" for test in document["tests"]}
     late = {None: "", False: "", True: "late"}.get(extra["late"], extra["late"])
     row = [extra["student"], *(points[str(n)] for n in TASKS), f"{document['score']:g}"]
-    notes = [*([extra["why_late"]] if extra.get("why_late") else []), *extra["notes"][:3]]
+    notes = [*([extra["why_late"]] if extra.get("why_late") else []), *extra["notes"][:NOTES]]
+    if (more := len(extra["notes"]) - NOTES) > 0:
+        notes.append(f"and {more} more notes in feedback.html")
     row += [extra["submitted"] or "", late, "; ".join(notes)]
     sum_of = extra.get("computed", document["score"])
     by_hand = "; ".join(map(overrides.words, extra.get("by_hand", [])))
@@ -304,6 +313,12 @@ class Results:
             self.rows[student] = row_of(found)
         return old is not None
 
+    def ungraded(self, student):
+        """Give a student without a result, whom this run does not grade, a row all the same."""
+        sub = self.by_hand.submissions.get(student)
+        why = f": {clean(sub.note)}" if sub is not None and sub.unseen else " yet"
+        self.rows[student] = self._without_points(student, f"NOT GRADED{why}")
+
     def failed(self, student, why):
         """Note that the grader itself has failed: no points, and no zero either."""
         if not self.keep(student):
@@ -342,6 +357,10 @@ class Results:
             f"leave the range of 0 to {overrides.most(one.task):g} points; this line is left out"
             for _, one in sorted(self.refused.items())
         ]
+
+    def note_class(self):
+        """Write down who is in the class: the report counts them alone."""
+        write(self.out / CLASS, json.dumps({"students": self.students}, indent=0) + "\n")
 
     def strays(self):
         """Return the folders with results of students who are not in the class any more."""

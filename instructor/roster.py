@@ -98,7 +98,7 @@ def read(path: Path) -> Roster:
             f"{shown}: no column is called Student, Name, First name, ID, Username or E-mail; "
             f"there is: {', '.join(table.header[:8])}"
         )
-    members, warnings, others = [], [], 0
+    members, warnings, others, empty = [], [], 0, 0
     own = any(OWN.fullmatch(tables.plain(h)) for h in table.header)
     if table.encoding == "cp1252":
         warnings.append(f"{shown} is not UTF-8; it was read as Windows-1252")
@@ -110,6 +110,7 @@ def read(path: Path) -> Roster:
             others += 1
             continue
         if not any(cell[what] for what in known):
+            empty += 1
             continue
         extra = tables.number(cell["extra"]) if cell["extra"] else 0.0
         if extra is None or not 0 <= extra <= 1000:
@@ -122,6 +123,11 @@ def read(path: Path) -> Roster:
         members.append(Member(cell["name"], cell["first"], cell["last"], ids, extra, line))
     if not members:
         raise ValueError(f"{shown} names no student")
+    if empty:
+        warnings.append(f"{shown}: left out, without a name or an id: {empty}")
+    if surplus := table.surplus():
+        warnings.append(f"{shown}: in {len(surplus)} lines the cells beyond the header's were not "
+                        f"read (a comma without quotes?); the first is line {surplus[0]}")
     if others:
         warnings.append(f"{shown}: left out, as no students: {others} (points possible, staff, "
                         "Canvas's test student)")

@@ -59,6 +59,9 @@ class Limits:
         return ",".join([*words, f"seconds={int(self.submission + self.practice) + 10}"])
 
 
+BUSY = "The machine may be too busy: run fewer jobs (-j), or start again when less runs on it"
+
+
 class SandboxError(Exception):
     """The sandbox itself does not work: nobody's fault, and no verdict.
 
@@ -219,9 +222,14 @@ class Sandbox:
         except OSError as error:
             got = type(error).__name__.encode()
         if got != word:
-            why = self._complaint() or got.decode("ascii", "replace") or "it ended"
+            said, late = self._complaint(), got == b"TimeoutError"
             self.kill()
-            raise SandboxError(f"the sandbox does not start ({why})")
+            why = said or got.decode("ascii", "replace") or "it ended"
+            if said or not late:
+                raise SandboxError(f"the sandbox does not start ({why})")
+            error = SandboxError(f"the sandbox does not start within {seconds:g} s")
+            error.remedy = BUSY
+            raise error
 
     def _complaint(self):
         """Return the last line that setpriv, bubblewrap or Python have written, or ""."""

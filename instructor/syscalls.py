@@ -30,6 +30,8 @@ REFUSED += "futimesat utime utimensat utimes".split()
 # how busy the machine is. Pipes are also memory that no process's size shows.
 REFUSED += "cachestat fadvise64 flock inotify_init inotify_init1 mincore pidfd_open".split()
 REFUSED += "pipe pipe2 preadv2 readahead socket socketpair sysinfo".split()
+# What writes out all disks of the machine, and what else no program of today needs.
+REFUSED += "migrate_pages modify_ldt sync syncfs sysfs ustat".split()
 LOCKS = (5, 6, 7, 36, 37, 38)  # F_GETLK, F_SETLK, F_SETLKW and the same of open descriptions
 
 

@@ -23,6 +23,12 @@ class Table(NamedTuple):
     separator: str = ","
     encoding: str = "utf-8"
 
+    def surplus(self) -> list[int]:
+        """Return the lines that have more cells than the header: a comma without quotes, mostly."""
+        width = len(self.header)
+        return [line for row, line in zip(self.rows, self.numbers, strict=True)
+                if any(row[width:])]
+
     def column(self, pattern: re.Pattern) -> int | None:
         """Return the number of the first column whose plain name fits, or None."""
         return next((i for i, h in enumerate(self.header) if pattern.fullmatch(plain(h))), None)

@@ -27,6 +27,7 @@ import isolate  # noqa: E402
 import syscalls  # noqa: E402
 
 LOAD = 4.0  # seconds for all top-level statements; then the file's other statements go on
+PROBLEMS = 5  # of a file that are told one by one
 FLOOD = 1 << 20  # characters printed that are worth a word
 # Decorators that take no time.
 HARMLESS = {"torch.no_grad()", "torch.enable_grad()", "torch.inference_mode()", "staticmethod"}
@@ -202,7 +203,9 @@ def load(request):
     lab = labfile.load_lab(path, limit=LOAD)
     sys.modules["lab15_grpo"] = lab  # a file may import itself inside a function
     state = labfile.task_state(lab, request["task"])
-    problems = [labfile.problem_line(lab, p) for p in lab.__problems__[:5]]
+    problems = [labfile.problem_line(lab, p) for p in lab.__problems__[:PROBLEMS]]
+    if (more := len(lab.__problems__) - PROBLEMS) > 0:
+        problems.append(f"and {more} more problems")
     forward(lab, [task.name for task in labfile.TASKS.values()])
     texts = [labfile.task_state(lab, number).text for number in labfile.TASKS]
     reply = {"kind": state.kind, "texts": texts, "problems": problems, "slow": slow}

@@ -9,6 +9,7 @@ not changed, and points that you gave by hand stay.
 """
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import shutil
@@ -18,13 +19,15 @@ import tempfile
 import time
 import traceback
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from tests.labfile import ROOT
 
+from .. import archives, exports, intake
 from ..builders import course as builder
-from .lab15_nbgrader import collect, kernel, repair
+from .lab15_nbgrader import collect, kernel, repair, scores
 
 ASSIGNMENT = builder.ASSIGNMENT
 
@@ -144,42 +147,112 @@ def collect_from(course: Path, place: Path) -> None:
         for path in zips:
             shutil.copyfile(path, archive / path.name)
         must(course, "zip_collect", ASSIGNMENT, "--force")
-        for path in zips:
-            if not collect.NAME.fullmatch(path.stem):
-                print(f"    {ascii_text(path.name)}: left out, its name does not tell the student")
     for note in collect.from_folder(place, course / "submitted"):
         print(f"    {ascii_text(note)}")
+    for note in collect_others(course, place):
+        print(f"    {ascii_text(note)}")
+
+
+def collect_others(course: Path, place: Path) -> list[str]:
+    """Bring what is no folder and no zip with a student's name: whoever handed in has a row.
+
+    Returns a line for each.
+    """
+    def taken(path: Path) -> bool:
+        if path.is_symlink() or not path.is_dir():
+            return path.suffix == ".zip" and bool(collect.NAME.fullmatch(path.stem))
+        return not path.name.startswith((".", "__"))
+
+    others = {p.name for p in place.iterdir() if not taken(p)}
+    if not others:
+        return []
+    notes = []
+    with tempfile.TemporaryDirectory(prefix="lab15-others-") as room:
+        for sub in intake.survey(place, Path(room)).submissions:
+            mine = [name for name in sub.entries if name in others]
+            if not mine:
+                continue
+            folder = course / "submitted" / collect.plain_name(sub.student) / ASSIGNMENT
+            folder.mkdir(parents=True, exist_ok=True)
+            books = [place / n for n in mine if n.endswith(".ipynb")]
+            for source, name in ((sub.path, "lab15_grpo.py"), *((b, "lab15.ipynb") for b in books)):
+                if source and source.is_file() and not source.is_symlink():
+                    if source.stat().st_size <= collect.LARGEST:
+                        shutil.copyfile(source, folder / name)
+            notes.append(f"{sub.student!a}: {', '.join(map(ascii, mine[:3]))}"
+                         + f" and {len(mine) - 3} more" * (len(mine) > 3)
+                         + f"; {sub.note}" * bool(sub.note))
+    return notes
 
 
 def unpack(path: Path, folder: Path) -> None:
     """Unpack a zip of students' zips or folders, of each student only what is wanted.
 
+    Of what is not wanted the names are kept, so that nobody who handed in anything is lost.
+
     Raises:
-        Stopped: it is no zip.
+        Stopped: it is no zip, or holds more files than a class can have sent.
     """
     try:
         with zipfile.ZipFile(path) as file:
-            for entry, parts in _wanted(file.infolist()[: 10 * collect.MOST]):
+            entries = file.infolist()
+            if len(entries) > archives.MOST:
+                raise Stopped(f"{path} holds more than {archives.MOST} files")
+            wanted, others = _sorted_out(entries)
+            for parts in others:
+                target = folder.joinpath(parts[0], *[p[-100:] for p in parts[-1:] if parts[1:]])
+                with contextlib.suppress(OSError, ValueError):  # a name that no disk takes
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.touch()
+            for entry, parts in wanted:
                 target = folder.joinpath(*([parts[0], parts[-1]] if len(parts) > 1 else parts))
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with file.open(entry) as source:
                     target.write_bytes(source.read(2 * collect.LARGEST))
+    except Stopped:
+        raise
     except Exception as error:  # zlib.error, LZMAError and others of a damaged archive
         raise Stopped(f"{path} cannot be unpacked ({type(error).__name__})") from None
 
 
-def _wanted(entries: list[zipfile.ZipInfo]) -> list[tuple[zipfile.ZipInfo, list[str]]]:
-    """Return (entry, parts of its path), without a folder that is around all of them."""
-    found = []
+NAMES = 5  # files that are taken of a student who has none of the wanted ones
+
+
+def _sorted_out(
+    entries: list[zipfile.ZipInfo],
+) -> tuple[list[tuple[zipfile.ZipInfo, tuple[str, ...]]], list[tuple[str, ...]]]:
+    """Return ([(entry, parts of its path)] of what is unpacked, parts of what is only named).
+
+    A student without any of the wanted files keeps a few others. A folder that is around
+    all of them is left out of the paths.
+    """
+    named = []
     for entry in entries:
-        parts = [p for p in PurePosixPath(entry.filename).parts if p not in ("..", ".", "/")]
-        if parts and (parts[-1].endswith(".zip") or parts[-1] in collect.WANTED):
-            if not entry.is_dir() and "__MACOSX" not in parts:
+        parts = tuple(p for p in PurePosixPath(entry.filename[:1000]).parts
+                      if p not in ("..", ".", "/"))
+        if parts and not entry.is_dir() and not any(p.lower() in exports.LITTER for p in parts):
+            named.append((entry, parts))
+    around = {parts[0] for _, parts in named}
+    wanted = [parts for _, parts in named if _is_wanted(parts)]
+    if len(around) == 1 and len(wanted) > len(collect.WANTED) and all(p[2:] for p in wanted):
+        named = [(entry, parts[1:]) for entry, parts in named if parts[1:]]
+    found = [(entry, parts) for entry, parts in named if _is_wanted(parts)]
+    there = {parts[0] for _, parts in found}
+    others: list[tuple[str, ...]] = []
+    count: Counter = Counter()
+    for entry, parts in named:
+        count[parts[0]] += parts[0] not in there
+        if parts[0] not in there and count[parts[0]] <= NAMES:
+            if parts[-1].endswith(".py"):  # perhaps the lab file under another name
                 found.append((entry, parts))
-    around = {parts[0] for _, parts in found}
-    if len(around) == 1 and len(found) > len(collect.WANTED) and all(p[2:] for _, p in found):
-        found = [(entry, parts[1:]) for entry, parts in found]
-    return found
+            else:
+                others.append(parts)
+    return found, others
+
+
+def _is_wanted(parts: tuple[str, ...]) -> bool:
+    loose = len(parts) == 1 and parts[0].endswith((".py", ".ipynb"))
+    return loose or parts[-1].endswith(".zip") or parts[-1] in collect.WANTED
 
 
 def from_exchange(course: Path) -> None:
@@ -210,6 +283,24 @@ def grade(course: Path, flags: argparse.Namespace) -> int:
     if code:
         print(f"    the grader ended with code {code}: some files have no result, or an old one")
     return code
+
+
+def not_in_nbgrader(course: Path) -> list[str]:
+    """Return lines on what was done to totals, which nbgrader's grades do not have."""
+    found = {}
+    for path in sorted((course / "submitted").glob(f"*/{ASSIGNMENT}")):
+        if more := scores.left_out(course / "results", path.parent.name):
+            found[path.parent.name] = more
+    if not found:
+        return []
+    names = [f"{student} ({more})" for student, more in found.items()]
+    more = f" and {len(names) - 8} more" * (len(names) > 8)
+    return [
+        f"not in nbgrader's grades, but in results/scores.csv: {len(found)} changes of totals: "
+        f"{', '.join(names[:8])}{more}.",
+        "Type each into formgrader (Manual Grading, the student): a plus as extra credit of any "
+        "cell, a minus off the score of one; then export again. The note in grades.csv stays.",
+    ]
 
 
 def autograde(course: Path) -> int:
@@ -252,7 +343,10 @@ def run(flags: argparse.Namespace, grader: Callable[..., int] = grade) -> int:
     code = grader(course, flags)
     if code not in (0, 1):
         raise Stopped("the grader did not start: see above")
-    return max(code, autograde(course))
+    code = max(code, autograde(course))
+    for line in not_in_nbgrader(course):
+        print(f"    {ascii_text(line)}")
+    return code
 
 
 def main(args: list[str] | None = None) -> int:

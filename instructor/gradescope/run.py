@@ -20,7 +20,7 @@ from tests.labfile import TASKS
 
 USER = "lab15"  # made by setup.sh
 SECONDS = 480  # of everything; at 600 Gradescope itself stops, and gives a 0
-FILES, BYTES = 50, 2 << 20  # of a submission that are looked at
+FILES, BYTES, DEPTH = 50, 2 << 20, 4  # of a submission that are looked at
 # Gradescope lends half a processor unless told otherwise.
 PATIENCE = ("--load-seconds", "30", "--call-seconds", "30", "--submission-seconds", "180")
 NO_SANDBOX = 2  # exit code of instructor.grade when it cannot begin
@@ -30,20 +30,27 @@ class NotGraded(Exception):
     """The grader did not come to a result: nobody's fault who handed in."""
 
 
-def copy(source: Path, target: Path) -> None:
+def copy(source: Path, target: Path) -> int:
     """Copy the Python files of a submission, and of all other files the names.
 
-    Links, and what is huge, stay behind.
+    Links, and what is huge, stay behind. Returns how many files and folders that are.
     """
     target.mkdir(parents=True)
-    found = []
+    found, left = [], 0
     for at, folders, names in os.walk(source):
-        folders[:] = sorted(f for f in folders if len(Path(at).relative_to(source).parts) < 4)
+        if len(Path(at).relative_to(source).parts) >= DEPTH:
+            left += len(folders)
+            folders.clear()
+        folders.sort()
         paths = [Path(at, name) for name in sorted(names)]
-        found += [p for p in paths if p.is_file() and not p.is_symlink()]
+        ordinary = [p for p in paths if p.is_file() and not p.is_symlink()]
+        left += len(paths) - len(ordinary)
+        found += ordinary
+    left += len(found[FILES:])
     for path in sorted(found, key=lambda p: p.suffix.lower() != ".py")[:FILES]:
         python = path.suffix.lower() == ".py"
         if python and path.stat().st_size > BYTES:
+            left += 1
             continue
         place = target / path.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -51,6 +58,7 @@ def copy(source: Path, target: Path) -> None:
             shutil.copyfile(path, place)
         else:  # so that the grader can name what is there instead
             place.touch()
+    return left
 
 
 def has_user() -> bool:
@@ -135,7 +143,7 @@ def judged(top: Path, work: Path) -> dict[str, Any]:
     Raises:
         NotGraded: there is none.
     """
-    copy(top / "submission", work / "submissions" / "submission")
+    left = copy(top / "submission", work / "submissions" / "submission")
     shutil.copyfile(top / "source" / "seed.txt", work / "seed.txt")
     (work / "seed.txt").chmod(0o600)
     work.chmod(0o700)
@@ -150,7 +158,13 @@ def judged(top: Path, work: Path) -> dict[str, Any]:
     if done.returncode != 0:
         print(done.stdout.decode("utf-8", "replace")[-4000:])
         raise NotGraded(f"the grader ended with code {done.returncode}")
-    return read(work / "results")
+    result = read(work / "results")
+    if left:
+        why = (f"links, .py files of more than {BYTES >> 20} MiB, beyond the first {FILES}, more "
+               f"than {DEPTH} folders deep")
+        told = f"{result.get('output', '')}\nnot looked at: {left} files or folders ({why})"
+        result["output"] = told.strip()
+    return result
 
 
 def main(args: Sequence[str] | None = None) -> int:

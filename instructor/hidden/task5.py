@@ -88,6 +88,7 @@ def _groups(draw, prompts, P, G, silent):
         mask[1, int(lengths[1]) - 1] = float(lengths[1] < 2)  # the mask decides, not the ids
     adv = draw.normal(P, G)
     adv = adv - adv.mean(1, keepdim=True)
+    adv[-1, 0] = 0.0  # one response without a signal makes no group without one
     adv[rows.amax(1) == rows.amin(1)] = 0.0
     out = {"ids": ids, "prompt_len": ids.shape[1] - T, "mask": mask}
     return out, rows.flatten(), adv.flatten()

@@ -8,7 +8,8 @@ from typing import Any
 
 from tests.labfile import TASKS
 
-from . import anonymous, copies, similar
+from ..intake import NOTHING
+from . import anonymous, copies, doubt, similar
 from .load import Found, Record, lab_text
 
 SLOWEST = 10  # students listed by name (or label) with their time
@@ -87,26 +88,24 @@ def lost(record: Record, number: int) -> bool:
     return record.tasks[number].score < record.tasks[number].most
 
 
-def believed(record: Record, number: int) -> set[str]:
-    """Return a task's mistakes that count.
+def believed(record: Record, number: int) -> dict[str, bool]:
+    """Return {a task's mistake that counts: whether the hidden tests confirm it}.
 
-    They come out of the sandbox, where a student's file can invent any: those that the lab does
-    not know, those of another task, and those of a task with all points do not count.
+    They come out of the sandbox, where a student's file can invent any; see doubt.py.
     """
-    from tests.explain import MISTAKES
+    task = record.tasks[number]
+    if not lost(record, number):
+        return {}
+    return doubt.believed(number, task.mistakes, [n for n, good in task.hidden.items() if not good])
 
-    fitting = (f"task{number}.", "any.")
-    names = record.tasks[number].mistakes if lost(record, number) else ()
-    return {name for name in names if name in MISTAKES and name.startswith(fitting)}
 
-
-def by_mistake(records: Sequence[Record]) -> dict[tuple[str, int], list[Record]]:
-    """Return who made which mistake in which task."""
-    found: dict[tuple[str, int], list[Record]] = {}
+def by_mistake(records: Sequence[Record]) -> dict[tuple[str, int], list[tuple[Record, bool]]]:
+    """Return who made which mistake in which task, and whether the hidden tests confirm it."""
+    found: dict[tuple[str, int], list[tuple[Record, bool]]] = {}
     for r in records:
         for number in r.tasks:
-            for name in believed(r, number):
-                found.setdefault((name, number), []).append(r)
+            for name, sure in believed(r, number).items():
+                found.setdefault((name, number), []).append((r, sure))
     return found
 
 
@@ -133,12 +132,14 @@ def example(name: str, number: int, who: Sequence[Record], label: Mapping[str, s
 def mistakes(records: Sequence[Record], label: Mapping[str, str]) -> list[dict]:
     """Return the mistakes, the most frequent first."""
     found = []
-    for (name, number), who in by_mistake(records).items():
+    for (name, number), those in by_mistake(records).items():
         text, section = known(name)
+        who = [r for r, sure in those if sure] or [r for r, _ in those]
         found.append({
-            "name": name, "text": text, "count": len(who), "task": number,
+            "name": name, "text": text, "count": len(those), "task": number,
+            "sure": sum(sure for _, sure in those),
             "function": TASKS[number].name, "section": section or TASKS[number].section,
-            "length": round(100 * len(who) / len(records), 1),
+            "length": round(100 * len(those) / len(records), 1),
             "example": example(name, number, who, label),
         })
     return sorted(found, key=lambda m: (-m["count"], m["task"], m["name"]))
@@ -156,7 +157,8 @@ def lesson(records: Sequence[Record], listed: Sequence[dict]) -> dict[str, Any]:
     number = max(TASKS, key=lambda n: (count[n], points[n]))
     if not count[number]:
         return {}
-    causes = [{k: m[k] for k in ("name", "text", "count")} for m in listed if m["task"] == number]
+    causes = [{k: m[k] for k in ("name", "text", "count", "sure")} for m in listed
+              if m["task"] == number]
     states = Counter(r.tasks[number].state for r in records if lost(r, number))
     without = sum(not believed(r, number) and r.tasks[number].state in ("written", "")
                   for r in records if lost(r, number))
@@ -164,7 +166,7 @@ def lesson(records: Sequence[Record], listed: Sequence[dict]) -> dict[str, Any]:
     rest = [(words[s], states[s]) for s in words if states[s]]
     rest += [("a mistake without a name", without)] * bool(without)
     behind = [f"{m['name']}: {m['count']}" for m in causes[:3]]
-    behind += [f"{len(causes) - 3} more names"] * (len(causes) > 3)
+    behind += [f"{len(causes) - 3} more mistake{'s' * (len(causes) > 4)}"] * (len(causes) > 3)
     behind += [f"{name}: {n}" for name, n in rest]
     return {"section": TASKS[number].section, "task": number, "count": count[number],
             "function": TASKS[number].name, "text": "; ".join(behind), "causes": causes,
@@ -213,20 +215,30 @@ def rows(records: Sequence[Record], label: Mapping[str, str]) -> list[dict]:
     """Return a line for every student: points by task, total, seconds."""
     return sorted(({
         "student": label[r.student], "points": [f"{r.tasks[n].score:g}" for n in TASKS],
-        "total": f"{r.score:g}", "seconds": "" if r.seconds is None else f"{r.seconds:.1f}",
+        "total": f"{r.score:g}", "final": f"{r.final:g}",
+        "seconds": "" if r.seconds is None else f"{r.seconds:.1f}",
     } for r in records), key=lambda row: row["student"])
 
 
 def states(found: Found, label: Mapping[str, str]) -> list[dict]:
     """Return who handed in nothing, a broken file, late, and what else needs a look."""
     here = [r for r in found.records if r.handed_in]
+    without = [r for r in found.records if not r.handed_in]
+    nothing = [r for r in without if not r.notes or any(NOTHING in note for note in r.notes)]
 
     def who(records: Iterable[Record]) -> list[str]:
         return sorted(label[r.student] for r in records)
 
+    def other(students: Sequence[str]) -> list[str]:
+        return [label.get(s, "(see the command's output)") for s in students]
+
     return [
-        {"name": "nothing handed in (no file was found)",
-         "who": who(r for r in found.records if not r.handed_in)},
+        {"name": "nothing handed in", "who": who(nothing)},
+        {"name": "handed in, but there was no file to grade (scores.csv says why)",
+         "who": who(r for r in without if r not in nothing)},
+        {"name": "no result yet: not graded, or the grader could not look",
+         "who": other(found.ungraded)},
+        {"name": "in the class no more; not counted on this page", "who": other(found.withdrawn)},
         {"name": "handed in, nothing written in it",
          "who": who(r for r in here if all(t.state == "unwritten" for t in r.tasks.values()))},
         {"name": "broken file (an error in at least one task)",
@@ -237,6 +249,29 @@ def states(found: Found, label: Mapping[str, str]) -> list[dict]:
         {"name": "found in more than one place; one result counts",
          "who": sorted(label[s] for s in found.repeated)},
     ]
+
+
+def by_hand(records: Sequence[Record], label: Mapping[str, str], names: bool) -> dict[str, Any]:
+    """Return what was changed by hand, which no other figure of the page contains.
+
+    Args:
+        records: of all students.
+        label: what they are called on the page.
+        names: whether reasons, which an instructor has written, may be shown.
+    """
+    lines = [
+        {"student": label[r.student], "where": h.where, "before": f"{h.before:g}",
+         "after": f"{h.after:g}", "reason": h.reason if names else ""}
+        for r in records for h in r.by_hand
+    ]
+    late = [r.penalty for r in records if r.penalty]
+    return {
+        "lines": sorted(lines, key=lambda line: (line["student"], line["where"])),
+        "students": sum(bool(r.by_hand) for r in records),
+        "up": sum(h.after > h.before for r in records for h in r.by_hand),
+        "down": sum(h.after < h.before for r in records for h in r.by_hand),
+        "late": len(late), "off": f"{sum(late):g}",
+    }
 
 
 def groups(records: Sequence[Record], label: Mapping[str, str]) -> tuple[dict, list[int]]:
@@ -276,8 +311,16 @@ def pairs(records: Sequence[Record], label: Mapping[str, str],
                    "count": found.files * (found.files - 1) // 2}
 
 
-def everything(found: Found, label: Mapping[str, str], progress: Callable = iter) -> dict:
-    """Return all that the page shows."""
+def everything(found: Found, label: Mapping[str, str], progress: Callable = iter,
+               names: bool = False) -> dict:
+    """Return all that the page shows.
+
+    Args:
+        found: the results.
+        label: what each student is called on the page.
+        progress: wraps the loop that takes longest (tqdm).
+        names: whether the page may tell who is who.
+    """
     here = [r for r in found.records if r.handed_in]
     most = sum(t.most for t in found.records[0].tasks.values()) if found.records else 10
     context: dict[str, Any] = {
@@ -285,15 +328,17 @@ def everything(found: Found, label: Mapping[str, str], progress: Callable = iter
         "unreadable": len(found.broken), "states": states(found, label),
         "reasons": sorted(Counter(why for _, why in found.broken).items()),
         "versions": sorted(Counter(r.version or "not said" for r in here).items()),
-        "lesson": {}, "mixed": len({r.hidden_hash for r in found.records}) > 1,
+        "hand": by_hand(found.records, label, names), "lesson": {},
+        "mixed": len({r.hidden_hash for r in found.records}) > 1,
     }
     if here:
         listed = mistakes(here, label)
         named = sum(len(set(r.tasks[n].mistakes)) for r in here for n in TASKS)
-        invented = named - sum(m["count"] for m in listed)
+        counted, sure = (sum(m[key] for m in listed) for key in ("count", "sure"))
         tests = hidden(here)
         context |= {
-            "mistakes": listed, "invented": invented,
+            "mistakes": listed, "invented": named - counted, "counted": counted, "sure": sure,
+            "share": f"{100 * sure / max(1, counted):.0f}%", "most_names": doubt.MOST,
             "lesson": lesson(here, listed), "totals": totals(here, most),
             "tasks": [of_task(here, n) for n in TASKS], "hidden": tests,
             "nobody": sum(t["passed"] == 0 for t in tests),

@@ -18,10 +18,15 @@ from tests.labfile import TASKS
 LARGEST = 4 << 20  # bytes of a results.json
 LARGEST_LAB = 1 << 20  # bytes of a student's file
 STATES = ("written", "unwritten", "missing", "broken")
+CLASS = ".class.json"  # the names of a class, beside its results
 
 
 class Outcome(NamedTuple):
-    """What came of one task of one student."""
+    """What came of one task of one student.
+
+    score: points that the hidden tests gave.
+    final: points with what was changed by hand.
+    """
 
     score: float
     most: float
@@ -29,15 +34,30 @@ class Outcome(NamedTuple):
     mistakes: tuple[str, ...]
     public: str
     state: str
+    final: float
+
+
+class Hand(NamedTuple):
+    """One change by hand: "task 3" or "total", points before and after, the reason."""
+
+    where: str
+    before: float
+    after: float
+    reason: str
 
 
 @dataclass
 class Record:
-    """One student's result; `folder` is where it was found."""
+    """One student's result; `folder` is where it was found.
+
+    score: points that the hidden tests gave.
+    final: points in scores.csv, with what was changed by hand and taken off for being late.
+    """
 
     student: str
     folder: Path
     score: float
+    final: float
     tasks: dict[int, Outcome]
     seconds: float | None = None
     submitted: str = ""
@@ -46,6 +66,8 @@ class Record:
     hidden_hash: tuple[tuple[str, str], ...] = ()
     file_hash: str = ""
     notes: list[str] = field(default_factory=list)
+    by_hand: list[Hand] = field(default_factory=list)
+    penalty: float = 0.0
 
     @property
     def handed_in(self) -> bool:
@@ -60,11 +82,15 @@ class Found(NamedTuple):
     records: one for each student, in the order of their names.
     broken: (folder, reason) of results that could not be read.
     repeated: students that stood in more than one place.
+    withdrawn: students with a result who are in no class of the last runs: not among the records.
+    ungraded: students of those classes without any result.
     """
 
     records: list[Record]
     broken: list[tuple[Path, str]]
     repeated: list[str]
+    withdrawn: list[str] = []
+    ungraded: list[str] = []
 
 
 # ---------------------------------------------------------------- one file
@@ -136,14 +162,29 @@ def outcome(entry: Any) -> tuple[int, Outcome]:
     mistakes = more.get("mistakes")
     mistakes = mistakes[:20] if isinstance(mistakes, list) else []
     state = more.get("state")
+    final = amount(entry.get("score"), f"test {number}: score")
     return int(number), Outcome(
-        amount(entry.get("score"), f"test {number}: score"),
+        amount(more.get("computed", final), f"test {number}: computed"),
         amount(entry.get("max_score"), f"test {number}: max_score"),
         {text(name, 200): passed is True for name, passed in list(hidden.items())[:200]},
         tuple(dict.fromkeys(part for m in mistakes for part in text(m, 200).split("+") if part)),
         text(more.get("public")),
         state if state in STATES else "",
+        final,
     )
+
+
+def hand(entry: Any) -> Hand:
+    """Return one change by hand of a results.json.
+
+    Raises:
+        ValueError: it is none.
+    """
+    entry = dictionary(entry, "a change by hand")
+    number = entry.get("task")
+    where = f"task {number}" if type(number) is int and number in TASKS else "total"
+    before, after = (amount(entry.get(k), f"by hand: {k}") for k in ("before", "after"))
+    return Hand(where, before, after, text(entry.get("reason"), 300))
 
 
 def parse(data: bytes, folder: Path) -> Record:
@@ -163,10 +204,12 @@ def parse(data: bytes, folder: Path) -> Record:
     more = dictionary(whole.get("extra_data"), "extra_data")
     hashes = dictionary(more.get("hidden_hash"), "hidden_hash")
     notes, late, seconds = more.get("notes"), more.get("late"), more.get("seconds")
+    by_hand = more.get("by_hand")
     return Record(
         student=text(more.get("student"), 200) or text(folder.name, 200),
         folder=folder,
-        score=amount(whole.get("score"), "score"),
+        score=round(sum(task.score for task in tasks.values()), 2),
+        final=amount(whole.get("score"), "score"),
         tasks=tasks,
         seconds=None if seconds is None else amount(seconds, "seconds"),
         submitted=text(more.get("submitted"), 40),
@@ -175,6 +218,8 @@ def parse(data: bytes, folder: Path) -> Record:
         hidden_hash=tuple(sorted((str(k)[:10], text(v, 64)) for k, v in hashes.items())),
         file_hash=text(more.get("file_hash"), 80),
         notes=[text(n, 300) for n in notes[:20]] if isinstance(notes, list) else [],
+        by_hand=[hand(e) for e in by_hand[:100]] if isinstance(by_hand, list) else [],
+        penalty=amount(more.get("penalty") or 0, "penalty"),
     )
 
 
@@ -192,6 +237,15 @@ def places(folder: Path) -> Iterator[Path]:
             yield from (p.parent for p in sorted(path.glob("*/results.json")))
 
 
+def class_of(folder: Path) -> set[str] | None:
+    """Return the students of the class that was last graded into a folder, if it tells."""
+    try:
+        names = json.loads(plain_file(folder / CLASS, LARGEST).decode("utf-8"))["students"]
+        return {text(name, 200) for name in names}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
 def newer(one: Record, other: Record) -> Record:
     """Return which of a student's two results counts: handed in later, else read later."""
     return one if one.submitted > other.submitted else other
@@ -204,7 +258,8 @@ def load(folders: Sequence[Path]) -> Found:
         FileNotFoundError: a folder does not exist, or there is no result at all.
     """
     chosen: dict[str, Record] = {}
-    broken, repeated = [], []
+    broken, repeated, gone = [], [], set()
+    classes: dict[Path, set[str] | None] = {}
     for folder in folders:
         if not folder.is_dir():
             raise FileNotFoundError(f"there is no folder {folder}")
@@ -215,6 +270,11 @@ def load(folders: Sequence[Path]) -> Found:
                 reason = getattr(error, "strerror", None) or str(error)
                 broken.append((place, text(reason, 100)))
                 continue
+            here = place.parent
+            known = classes[here] if here in classes else classes.setdefault(here, class_of(here))
+            if known is not None and record.student not in known:
+                gone.add(record.student)
+                continue
             old = chosen.get(record.student)
             if old is not None:
                 repeated.append(record.student)
@@ -224,7 +284,10 @@ def load(folders: Sequence[Path]) -> Found:
             f"there is no results.json below {', '.join(map(str, folders))}; "
             "give the folder that instructor.grade wrote with --out"
         )
-    return Found([chosen[s] for s in sorted(chosen)], broken, sorted(set(repeated)))
+    everybody = {s for known in classes.values() for s in known or ()}
+    unread = {text(place.name, 200) for place, _ in broken}
+    return Found([chosen[s] for s in sorted(chosen)], broken, sorted(set(repeated)),
+                 sorted(gone - set(chosen)), sorted(everybody - set(chosen) - unread))
 
 
 def lab_text(record: Record) -> str:

@@ -13,8 +13,9 @@ pytest.importorskip("nbgrader", reason="pip install -r requirements.txt")
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from nbgrader.utils import determine_grade
 
+from instructor import intake
 from instructor.course import cycle
-from instructor.course.lab15_nbgrader import collect, execute, kernel, scores
+from instructor.course.lab15_nbgrader import collect, execute, kernel, repair, scores
 from instructor.tests import course_class as people
 from instructor.tests.course_class import FULL, write_result
 from tests.labfile import ROOT, TASKS
@@ -207,6 +208,104 @@ def test_one_zip_of_a_class(tmp_path):
     cycle.unpack(path, tmp_path / "out")
     found = sorted(p.relative_to(tmp_path / "out").as_posix() for p in tmp_path.rglob("*/*.*"))
     assert found == ["ada/lab15_grpo.py", "ben/lab15.ipynb", "cy/lab15_grpo.py"]
+
+
+def test_whoever_is_in_a_class_zip_has_a_row(tmp_path):
+    path = tmp_path / "class.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for name in ("ada/lab15_grpo.py", "ben/report.pdf", "cy/src/my_lab.py", "dan.ipynb",
+                     "eve.py", ".fay/lab15_grpo.py", "__gus/x.txt", "hal.docx", ".DS_Store",
+                     f"ida/{'n' * 400}.txt", "__MACOSX/ben/._report.pdf"):
+            file.writestr(name, "x = 1\n")
+    cycle.unpack(path, tmp_path / "in")
+    notes = collect.from_folder(tmp_path / "in", tmp_path / "course" / "submitted")
+    notes += cycle.collect_others(tmp_path / "course", tmp_path / "in")
+    there = {p.parent.name: sorted(f.name for f in p.iterdir())
+             for p in (tmp_path / "course").glob("submitted/*/lab15")}
+    assert set(there) == {"ada", "ben", "cy", "dan", "eve", ".fay", "__gus", "hal", "ida"}
+    assert there["eve"] == there["ada"] == there[".fay"] == ["lab15_grpo.py"]
+    assert there["dan"] == ["lab15.ipynb"] and there["ben"] == ["report.pdf"]
+    assert there["cy"] == ["my_lab.py"]
+    assert (tmp_path / "in/cy/my_lab.py").read_text(encoding="utf-8") == "x = 1\n"
+    told = " ".join(notes)
+    assert "'ben': neither lab15.ipynb nor lab15_grpo.py; there is: 'report.pdf'" in told
+    assert all(f"'{name}'" in told for name in ("cy", "dan", "eve", ".fay", "__gus", "hal", "ida"))
+
+
+def test_what_is_cut_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(collect, "LARGEST", 1000)
+    monkeypatch.setattr(collect, "MOST", 2)
+    with zipfile.ZipFile(tmp_path / "ada.zip", "w") as file:
+        for name in ("lab15_grpo.py", "lab15.ipynb", "a", "b", "c"):
+            file.writestr(name, "x" * 2000)
+    notes = collect.take(tmp_path / "ada.zip", tmp_path / "ada")
+    assert "3 files beyond the first 2 were not looked at" in notes
+    assert sum("and was cut" in note for note in notes) == 2
+    (tmp_path / "in" / "ben").mkdir(parents=True)
+    (tmp_path / "in" / "ben" / "lab15_grpo.py").write_text("x" * 2000, encoding="utf-8")
+    assert "1 files larger" in collect.from_folder(tmp_path / "in", tmp_path / "out")[0]
+    pasted = {"a.png": {"image/png": "AAAA"}, "b.svg": {"image/svg+xml": "x"}, "c": 3}
+    cells = [{"cell_type": "markdown", "source": "x" * 200_001, "attachments": pasted}, 3, None]
+    released = new_notebook(cells=[graded_cell("warmup", 1)])
+    assert repair.rebuild(released, {"cells": cells})[1][:3] == [
+        "2 cells that are none, left out", "1 texts of more than 200000 characters, cut",
+        "2 pasted files that are no PNG or JPEG pictures, left out"]
+    many = [new_output("stream", name="stdout", text="x")] * (execute.MOST_OUTPUTS + 7)
+    assert "and 7 more outputs" in execute.clean(many)[-1].text
+    lines = new_output("error", ename="E", evalue="", traceback=["x"] * 50)
+    assert execute.clean([lines])[0].traceback[-1] == "(10 more lines left out)"
+
+
+# ---------------------------------------------------------------- the file that was graded
+
+
+def graded_now(course, path):
+    """Let the result say that this file was graded, as the grader does."""
+    result = course / RESULT
+    document = json.loads(result.read_text(encoding="utf-8"))
+    document["extra_data"]["handed_in"] = intake.handed_in(path)
+    result.write_text(json.dumps(document), encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["utf-16", "too large", "empty", "another name", "a stub beside"])
+def test_a_result_holds_for_the_bytes_that_were_handed_in(course, kind):
+    path = course / "submission" / "lab15_grpo.py"
+    if kind in ("another name", "a stub beside"):
+        path = path.with_name("lab15_grpo (1).py")
+        path.write_text("x = 1", encoding="utf-8")
+        (course / "submission/lab15_grpo.py").write_text("stub", encoding="utf-8")
+        if kind == "another name":
+            (course / "submission/lab15_grpo.py").unlink()
+    else:
+        path.write_bytes({"utf-16": "x = 1".encode("utf-16"), "empty": b"",
+                          "too large": b"x" * (300 << 10)}[kind])
+        (course / "results/ada/lab15_grpo.py").unlink()
+    graded_now(course, path)
+    (course / "submission" / "tinylm.py").write_text("given", encoding="utf-8")  # by autograde
+    assert inject(course)[0][1:] == ALL
+    path.write_text("x = 2", encoding="utf-8")
+    assert inject(course)[0][1:] == [0.0] * 5
+    path.unlink()
+    (course / "submission/lab15_grpo.py").write_text("x = 3", encoding="utf-8")
+    assert inject(course)[0][1:] == [0.0] * 5
+
+
+def test_what_was_done_to_totals_is_counted_and_nbgraders_place_for_it_named(course):
+    assert cycle.not_in_nbgrader(course) == []
+    (course / "submitted" / "ada" / "lab15").mkdir(parents=True)
+    result = course / RESULT
+    document = json.loads(result.read_text(encoding="utf-8"))
+    document["extra_data"] |= {"penalty": 1.5, "by_hand": [
+        {"task": "total", "before": 8.5, "after": 9.0, "reason": "r", "line": 2},
+        {"task": 3, "before": 0.0, "after": 1.0, "reason": "r", "line": 3}]}
+    result.write_text(json.dumps(document), encoding="utf-8")
+    first, second = cycle.not_in_nbgrader(course)
+    assert "1 changes of totals: ada (total +0.5 by hand, -1.5 for being late)" in first
+    assert "Manual Grading" in second
+    for odd in ("x", {"task": "total"}, None, 3):
+        document["extra_data"]["by_hand"] = [odd]
+        result.write_text(json.dumps(document), encoding="utf-8")
+        assert cycle.not_in_nbgrader(course) == []
 
 
 # ---------------------------------------------------------------- refusals

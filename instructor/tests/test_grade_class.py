@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from instructor import exports, intake, roster
+from instructor import archives, choice, exports, intake, listing, roster, skipped
 
 from . import invented_class as invented
 
@@ -210,3 +210,79 @@ def test_no_name_of_a_file_gets_at_another_students_row(form, name, tmp_path):
         now = rows[sub.student]
         assert (now.submitted, now.ids) == (sub.submitted, sub.ids)
         assert now.read()[0] == texts[sub.student]
+
+
+# ---------------------------------------------------------------- what is left out is counted
+
+
+def lines_of(found):
+    """Return the lines that the command would print of a class, and {student: note}."""
+    counts = [(s.student, s.skipped) for s in found.submissions]
+    lines = [*found.warnings, *skipped.of_class(counts, ", ".join)]
+    return lines, {s.student: s.note for s in found.submissions}
+
+
+def test_files_that_are_too_many_are_counted_in_the_note_and_for_the_class(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "OF_ONE", 3)
+    files = {f"ann/venv/{n}.py": "x" for n in range(9)} | {"ann/lab15_grpo.py": "a = 1"}
+    files |= {f"ben/{n}.py": "x" for n in range(3)} | {"ben/lab15_grpo.py": "b = 1"}
+    files |= {f"cy/{'d' * 1000}.py": "x", "cy/lab15_grpo.py": "c = 1"}
+    place = invented.as_zip(tmp_path / "class.zip", files)
+    lines, notes = lines_of(intake.survey(place, tmp_path / "room"))
+    assert "not looked at: 6 files beyond the first" in notes["ann"]
+    assert notes["ben"].startswith("it was not unpacked: it is a file beyond the first")
+    assert "not looked at: 1 file with a name of more than 1000" in notes["cy"]
+    (line,) = [line for line in lines if line.startswith("not looked at")]
+    assert "notes of 3 students say: 8 files" in line and line.endswith("ann, ben, cy")
+
+
+def test_a_students_own_zips_and_folders_are_counted_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "OF_ONE", 3)
+    monkeypatch.setattr(listing, "MOST", 7)
+    place = tmp_path / "in"
+    deep = "/".join("abcdefghij")
+    invented.as_folder(place, {f"ann/{deep}/x.txt": "x", "ann/lab15_grpo.py": "a = 1",
+                               **{f"ben/{n}.txt": "x" for n in range(10)}})
+    inner = {f"venv/{n}.py": "x" for n in range(5)} | {"lab15_grpo.py": "z = 1"}
+    (place / "zoe").mkdir()
+    (place / "yan").mkdir()
+    for n in range(7):
+        invented.as_zip(place / "zoe" / f"{n}.zip", inner)
+    invented.as_zip(place / "yan" / "a.zip", {"b.zip": "no zip", "c.zip": "none"})
+    lines, notes = lines_of(intake.survey(place, tmp_path / "room"))
+    assert "not looked at: 1 folder more than 6 deep" in notes["ann"]
+    assert "not looked at: 3 files beyond the first" in notes["ben"]
+    assert "10 files beyond the first" in notes["zoe"]
+    assert "2 zips beyond the first 5" in notes["zoe"]
+    assert "2 zips in a zip that cannot be unpacked" in notes["yan"]
+    assert any("notes of 4 students say: 18 files, folders or zips" in line for line in lines)
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_litter_within_is_counted_and_never_graded(zipped, tmp_path):
+    more = {f"ann/{name}": invented.work(7) for name in (
+        ".ipynb_checkpoints/lab15_grpo.py", "__pycache__/a.pyc", "__pycache__/b.pyc", ".git/x/y",
+        "sub/.DS_Store", "sub/._c.py", "sub/c.py")}
+    found, _ = survey("folder", tmp_path, zipped, CLASS[:3], more)
+    (line,) = [line for line in found.warnings if line.startswith("left out")]
+    assert ": 5: " in line and "__pycache__ (1)" in line and "._* (1)" in line
+    (ann,) = [s for s in found.submissions if s.student == "ann"]
+    assert ann.path.read_bytes() == invented.work(7).encode() and "c.py" in ann.note
+
+
+def test_gradescopes_metadata_have_a_limit_and_count_who_has_no_name(tmp_path, monkeypatch):
+    files = invented.in_form("gradescope", CLASS[:4])
+    files["submission_metadata.yml"] += "submission_9:\n  :submitters: []\n"
+    place = invented.as_folder(tmp_path / "in", files)
+    found = intake.survey(place, tmp_path / "room")
+    assert "names no student for 1 of 5 folders" in found.warnings[0]
+    assert len(found.submissions) == 4
+    monkeypatch.setattr(exports, "METADATA_BYTES", 200)
+    found = intake.survey(place, tmp_path / "room2")
+    assert "was not read" in found.warnings[0] and len(found.submissions) == 4
+
+
+def test_of_many_python_files_the_rest_is_counted(monkeypatch):
+    monkeypatch.setattr(choice, "MOST", 2)
+    pieces = [choice.Piece(f"{n}.py", None) for n in range(5)]
+    assert "3 more .py files were not looked into" in choice.choose(pieces).note

@@ -80,6 +80,7 @@ WRONG = {
     "ann,1,1,1,why": "either", "ann,1,x,,why": "no number", "ann,1,nan,,why": "no number",
     "ann,total,11,,why": "0 to 10", "ann,,1,,why": 'task ""', ",1,1,,why": "no student",
     "ann,1,1,,why\nann,1,2,,again": "already", "ann,3,,+1,why": "leave the range",
+    "ann,3,,-0,5,why": "more cells", "ann,3,0.5,,right, but cut off": "more cells",
 }
 
 
@@ -165,7 +166,8 @@ def test_rows_columns_and_notes_by_hand_are_kept_too(change, words, graded, tmp_
 
 def test_a_part_of_the_class_is_no_change_by_hand(graded, tmp_path):
     assert "by hand" not in graded("--student", "a*")[1] + graded("--student", "b*")[1]
-    assert set(totals(tmp_path / "out")) == {"ann", "ben"}
+    assert totals(tmp_path / "out") == {"ann": "10", "ben": "10", "cid": "", "dan": ""}
+    assert table(tmp_path / "out")["cid"]["note"] == "NOT GRADED yet"
 
 
 # ---------------------------------------------------------------- lateness
@@ -250,6 +252,16 @@ def test_who_is_missing_and_who_is_no_member_is_said(graded, tmp_path):
     assert "roster.csv" in said and rows["ann"]["login"] == "ann"
 
 
+def test_what_a_roster_does_not_tell_is_counted(tmp_path):
+    (tmp_path / "r.csv").write_text("Name,Username\nAnn Roe,ann\n,\nPoe, Eve,eve\nx y,\n , \n",
+                                    encoding="utf-8")
+    found = roster.read(tmp_path / "r.csv")
+    assert [m.name for m in found.members] == ["Ann Roe", "Poe", "x y"]
+    assert any("in 1 lines the cells beyond" in line for line in found.warnings)
+    (tmp_path / "s.csv").write_text("Name,Room\nAnn Roe,1\n,2\n,3\n", encoding="utf-8")
+    assert "without a name or an id: 2" in roster.read(tmp_path / "s.csv").warnings[0]
+
+
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "Student\n", ""])
 def test_a_roster_that_names_nobody_is_refused(text, graded, tmp_path):
     (tmp_path / "roster.csv").write_text(text, encoding="utf-8")
@@ -279,6 +291,15 @@ def test_a_regrade_says_what_changed_and_why(graded, tmp_path):
     by_hand(tmp_path, "ann,2,1,,why\n")
     assert "task 2 2 -> 1 (points by hand)" in graded("--regrade", "ann")[1]
     assert graded("--regrade", "zoe")[0] == 2 and len(table(tmp_path / "out")) == 4
+
+
+def test_a_regrade_of_one_loses_nobody_who_could_not_be_graded(graded, tmp_path):
+    place = tmp_path / "in" / "lab15_eve_attempt_2026-11-29-12-00-00_lab15_grpo.zip"
+    place.write_bytes(b"PK\x03\x04 damaged")
+    assert graded("--student", "ann")[0] == 0
+    assert graded("--regrade", "ann")[0] == 0
+    note = table(tmp_path / "out")["eve"]["note"]
+    assert note.startswith("NOT GRADED: there is no .py file") and "cannot be unpacked" in note
 
 
 # ---------------------------------------------------------------- for course systems

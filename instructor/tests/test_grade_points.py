@@ -153,6 +153,14 @@ def test_a_mistake_is_named_if_the_text_tells_of_it():
     assert practice.read(reply(("t", "made.up", text)))[1] == []
 
 
+def test_failures_that_are_not_shown_are_counted():
+    rows = [(f"test_{n}", "", "x") for n in range(3)]
+    assert practice.read(reply(*rows) | {"more": 9})[0].endswith("and 9 more failures")
+    for odd in (True, -1, "9", 10**30, None):
+        assert "more failures" not in practice.read(reply(*rows) | {"more": odd})[0]
+    assert practice.plain("x" * 200).endswith("x...") and len(practice.plain("x" * 200)) == 110
+
+
 @pytest.mark.parametrize(
     "odd",
     [None, 3, {}, {"failures": 3}, {"failures": [3]}, {"failures": [["a", "b"]]},

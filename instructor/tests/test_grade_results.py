@@ -1,11 +1,13 @@
 """What the grader writes: a row and a folder for every student, and nothing outside of it."""
 
 import csv
+import importlib
 import json
+import re
 
 import pytest
 
-from instructor import feedback, results
+from instructor import feedback, points, results
 from tests.labfile import TASKS
 
 HASHES = {n: f"hash{n}" for n in TASKS}
@@ -25,6 +27,7 @@ def result_of(student, **changes):
         tasks[n] = {"points": float(TASKS[n].points) * good, "tests": {"form": True, "x": good}}
         tasks[n] |= {"messages": [], "hints": [] if good else ["x: a hint"], "state": "written"}
         tasks[n] |= {"public": "" if good else "test_x:\n<b>", "mistakes": []}
+        tasks[n] |= {"given": {"form": [0, 0], "x": [float(good), 1.0]}, "simple": ""}
     more = {"student": student, "tasks": tasks, "notes": [], "seconds": 1.5, "file": "f"}
     more |= {"version": "0.9", "submitted": None, "late": None, "hashes": HASHES}
     return more | {"lab_version": "1.0"} | changes
@@ -137,3 +140,45 @@ def test_nor_with_other_separators_or_wide_signs(tmp_path, name):
 def test_full_points_need_no_words():
     task = result_of("ann")["tasks"][1]
     assert feedback.text(1, task) == "All 2 hidden tests passed."
+
+
+def part_of(number, passed, simple=None):
+    """Return a task's result as judging.judge_task makes it of what passed."""
+    tests = importlib.import_module(f"instructor.hidden.task{number}").TESTS
+    given = points.by_test(number, passed, simple)
+    return {"tests": {tests[i].name: ok for i, ok in passed.items()}, "state": "written",
+            "given": {tests[i].name: list(both) for i, both in given.items()},
+            "simple": "where B = 1", "hints": [], "messages": [], "public": ""}
+
+
+@pytest.mark.parametrize("number", TASKS)
+def test_the_page_shows_how_the_points_come_about(number):
+    tests = importlib.import_module(f"instructor.hidden.task{number}").TESTS
+    for wrong in tests:
+        for simple in ({}, {wrong: True}):
+            passed = {name: name != wrong for name in tests}
+            said = feedback.text(number, part_of(number, passed, simple))
+            total = points.of_task(number, passed, simple)
+            (last,) = [line for line in said.split("\n") if line.startswith("- together: ")]
+            numbers = [float(n) for n in re.findall(r"[\d.]+(?= |,|$)", last)]
+            assert min(numbers) == total, said
+            assert ("a test of form did not pass" in last) == (wrong not in points.SHARES[number])
+            assert all(f"- {t.name}: " in said for t in tests.values())
+            assert ("passed only where B = 1" in said) == bool(simple and wrong
+                                                               in points.SHARES[number])
+
+
+def test_a_result_of_before_has_no_points_by_test_and_is_shown_all_the_same(tmp_path):
+    old = result_of("ann")
+    for task in old["tasks"].values():
+        del task["given"], task["simple"]
+    found = results.document(old)
+    assert "1 of 2 hidden tests passed." in feedback.page(found)
+    assert results.tasks_of(found)[2]["given"] == {}
+
+
+def test_notes_that_do_not_fit_the_table_are_counted(tmp_path):
+    kept = kept_in(tmp_path, "ann")
+    kept.add(result_of("ann", notes=[f"note {n}" for n in range(5)]), b"x")
+    kept.table()
+    assert table_of(tmp_path)[1][9].endswith("note 2; and 2 more notes in feedback.html")

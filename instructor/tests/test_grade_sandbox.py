@@ -6,14 +6,16 @@ them, some minutes; without it there are a few.
 
 import os
 import re
+import socket
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from instructor import judging, variants
-from instructor.sandbox import Box, Clock, Limits, Maker, SandboxError
+from instructor.sandbox import Box, Clock, Limits, Maker, Sandbox, SandboxError
 from tests.labfile import ROOT, TASKS
 
 HERE = Path(__file__).parent
@@ -258,6 +260,8 @@ def k3_kl(logp, ref_logp):
         d = d + 1
     if libc.shmget(0, 1 << 20, 0o1600) != -1:
         d = d + 1
+    if libc.syncfs(1) != -1:  # every disk of the machine would write what it has
+        d = d + 1
     for name in os.listdir("/dev"):
         with suppress(OSError):  # a date that the next task could read
             os.utime(f"/dev/{name}")
@@ -266,7 +270,7 @@ def k3_kl(logp, ref_logp):
 """
 
 
-def test_memory_is_seen_and_devices_keep_no_dates(course, sandbox):
+def test_memory_is_seen_devices_keep_no_dates_and_disks_their_peace(course, sandbox):
     from instructor import syscalls
 
     if syscalls.library() is None:
@@ -340,6 +344,23 @@ def test_a_file_that_gets_no_processor_is_not_judged(course, sandbox, monkeypatc
     judgement.clock.credit = 1.0
     with pytest.raises(SandboxError, match="too busy"):
         judgement.run()
+
+
+@pytest.mark.parametrize(("got", "said", "words"), [
+    (TimeoutError(), "", "within 5 s"), (TimeoutError(), "bwrap: no", r"start \(bwrap: no\)"),
+    (ConnectionResetError(), "", r"start \(ConnectionResetError\)"),
+])
+def test_a_sandbox_that_is_only_slow_is_not_called_broken(got, said, words, monkeypatch):
+    def late(*args):
+        raise got
+
+    box = object.__new__(Sandbox)
+    box.control = SimpleNamespace(settimeout=lambda seconds: None)
+    box._complaint, box.kill = lambda: said, lambda: None
+    monkeypatch.setattr(socket, "recv_fds", late, raising=False)
+    with pytest.raises(SandboxError, match=words) as caught:
+        box._expect(b"r", 5)
+    assert hasattr(caught.value, "remedy") == (words == "within 5 s")
 
 
 @pytest.mark.parametrize("trust", [False, True])

@@ -2,59 +2,24 @@
 
 import itertools
 import os
-import sys
 
 import pytest
 
-from instructor import calls, judging, variants, wire
-from tests.labfile import ROOT, TASKS, load_lab
-
-import tinylm  # isort: skip
+from instructor import direct, judging, variants
+from tests.labfile import ROOT, TASKS
 
 SLOW = "LAB15_SLOW" not in os.environ
-
-
-class Direct:
-    """Takes the place of a Box: the same calls, in this process, by way of the same frames."""
-
-    def __init__(self, lab, task):
-        self.lab, self.task = lab, task
-
-    def call(self, send, answer=None):
-        """Call the function of the file."""
-
-        def ask(question):
-            return through({"answer": answer(through(question))})["answer"]
-
-        reply = calls.call(self.lab, self.task, through(send), ask)
-        try:
-            return through(reply)
-        except wire.WireError as error:
-            return {"ok": False, "error": type(error).__name__}
-
-
-def through(value):
-    return wire.decode(wire.encode(value)[4:])
 
 
 @pytest.fixture(scope="module")
 def course():
     """Give a course; tinylm is as it was afterwards."""
-    sys.path.append(str(ROOT / "instructor" / "hidden"))
-    own = {name: getattr(tinylm, name) for name in ("sample", "reward")}
-    calls.hook(tinylm)
-    yield judging.Course("a third seed for these tests")
-    for name, function in own.items():
-        setattr(tinylm, name, function)
-    sys.path.remove(str(ROOT / "instructor" / "hidden"))
+    with direct.hooked():
+        yield judging.Course("a third seed for these tests")
 
 
 def points(variant, course, folder):
-    path = folder / "lab15_grpo.py"
-    path.write_text(variant.text, encoding="utf-8")
-    module, cases = course.modules[variant.task], course.cases[variant.task]
-    verdicts = judging.run_cases(Direct(load_lab(path), variant.task), module, cases)[0]
-    return judging.scored(variant.task, module, cases, verdicts)[0]
+    return direct.verdict(variant.text, variant.task, course, folder)[0]
 
 
 def sample(made):

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from instructor import report
-from instructor.reporting import anonymous, copies, figures, load, similar
+from instructor import judging, report, signatures
+from instructor.reporting import anonymous, copies, doubt, figures, load, similar
 from instructor.variants import solution
 from tests.explain import MISTAKES
 from tests.labfile import TASKS
@@ -421,4 +421,118 @@ def test_invented_names_of_mistakes_are_not_counted(tmp_path):
         write(tmp_path / "r", f"s{i}", tests)
     page = made(tmp_path, tmp_path / "r")[1]
     assert "Teach section 3 again: 2 of 6 in Task 2" in page and "forged" not in page
-    assert "24 names of mistakes are not counted" in page and "task3.k1" not in page
+    assert "Not counted: 24 names of mistakes" in page and "task3.k1" not in page
+
+
+# ---------------------------------------------------------------- by hand, and gone
+
+
+def lowered(number, after, reason="copied"):
+    """Return a test with all points of which an instructor has taken some."""
+    test = entry(number)
+    before, test["score"] = test["score"], float(after)
+    line = {"task": number, "before": before, "after": float(after), "reason": reason, "line": 2}
+    test["extra_data"] |= {"computed": before, "by_hand": [line]}
+    return test, line
+
+
+def test_points_by_hand_are_no_mistakes_and_named_apart(tmp_path):
+    test, line = lowered(3, 0, "see the mail of Mr Zyx")
+    tests = [test if t["number"] == "3" else t for t in five()]
+    total = {"task": "total", "before": 9.0, "after": 9.5, "reason": "found a slip", "line": 3}
+    write(tmp_path / "r", "ada", tests, by_hand=[line, total], penalty=0.0)
+    write(tmp_path / "r", "ben", five(), penalty=2.0, late=True)
+    page = made(tmp_path, tmp_path / "r")[1]
+    assert "nobody lost a point" in page and "Zyx" not in page
+    assert "2 changes by hand for 1 student (1 up, 1 down)" in page
+    assert "2 points in all taken off 1 student for" in page
+    found = load.load([tmp_path / "r"])
+    context = figures.everything(found, {"ada": "ada", "ben": "ben"})
+    assert context["totals"]["bars"][-1]["count"] == 2  # both have 10 by the tests
+    assert [(r["total"], r["final"]) for r in context["rows"]] == [("10", "9"), ("10", "10")]
+    assert "Zyx" in made(tmp_path, tmp_path / "r", args=["--names"])[1]
+
+
+def test_who_has_left_is_not_counted_and_who_has_no_result_is_named(small, tmp_path, capsys):
+    text = json.dumps({"students": ["ada lovelace", "ben", "dora", "zoe"]})
+    (small / load.CLASS).write_text(text, encoding="utf-8")
+    page = made(tmp_path, small, args=["--names"])[1]
+    assert "2 of 3 in Task 2" in page and "3 students, 3 files graded" in page
+    said = capsys.readouterr().out
+    assert "in the class no more: 4: cy, emil, fay, gus" in said and "no result yet: 1: zoe" in said
+    (small / load.CLASS).write_text("[3", encoding="utf-8")  # then everybody counts
+    assert len(load.load([small]).records) == 7
+
+
+def test_a_file_that_could_not_be_graded_was_handed_in(tmp_path):
+    missing = [entry(n, state="missing") for n in TASKS]
+    for name, why in (("ada", "nothing was handed in"), ("ben", "it is empty")):
+        write(tmp_path, name, missing, None, notes=[f"nothing was graded: {why}"])
+    rows = figures.states(load.load([tmp_path]), {"ada": "ada", "ben": "ben"})
+    assert [row["who"] for row in rows[:2]] == [["ada"], ["ben"]]
+
+
+# ---------------------------------------------------------------- which names are believed
+
+
+def test_a_mistake_is_confirmed_by_the_hidden_tests_that_fail_with_it():
+    for key, sets in doubt.signatures().items():
+        task, name = key.split()
+        for failed in sets:
+            assert doubt.believed(int(task), [name], failed) == {name: True}
+            assert doubt.believed(int(task), ["task9.none", "x"], failed) == {}
+            assert doubt.believed(int(task), [name], ()) == {}  # nothing failed
+
+
+def test_a_forger_adds_three_names_to_a_task_at_most_and_confirms_none_beside_the_real_one():
+    for key, sets in doubt.signatures().items():
+        task = int(key.split()[0])
+        every = [k.split()[1] for k in doubt.signatures() if k.startswith(f"{task} ")]
+        for failed in sets:
+            got = doubt.believed(task, every, failed)
+            assert len(got) <= doubt.MOST
+            known = {n: doubt.signatures()[f"{task} {n}"] for n in got}
+            assert all(frozenset.intersection(*s) <= failed for s in known.values())
+
+
+def test_two_mistakes_confirm_each_other_only_if_both_are_needed(monkeypatch):
+    table = {"4 task4.stat_top_min": [{"a"}], "4 task4.kl_sign": [{"b", "c"}],
+             "4 task4.zeros": [{"a", "b", "c"}], "4 any.nan": [{"a", "b"}]}
+    known = {k: tuple(map(frozenset, v)) for k, v in table.items()}
+    monkeypatch.setattr(doubt, "signatures", lambda: known)
+    both = doubt.believed(4, ["task4.stat_top_min", "task4.kl_sign"], "abc")
+    assert both == {"task4.stat_top_min": True, "task4.kl_sign": True}
+    more = doubt.believed(4, ["task4.zeros", "any.nan"], "abc")
+    assert more == {"task4.zeros": True, "any.nan": False}
+    assert doubt.believed(4, ["task4.zeros", "task4.stat_top_min"], "ab") == {
+        "task4.stat_top_min": False}  # zeros would have failed c as well
+    assert doubt.believed(4, ["task4.zeros"], ["another version's test"]) == {"task4.zeros": False}
+
+
+def test_the_page_tells_the_share_that_is_confirmed(tmp_path):
+    (failed, *_) = doubt.signatures()[f"2 {STD}"]
+    for i in range(4):
+        tests = five(task2=STD)
+        more = tests[1]["extra_data"]
+        more["hidden"] = dict.fromkeys(failed, False)
+        if i == 3:  # forged: not what failed
+            more["mistakes"] += [n for n in MISTAKES if n.startswith("task2.")]
+        write(tmp_path / "r", f"s{i}", tests)
+    page = Page(made(tmp_path, tmp_path / "r")[1]).text
+    assert re.search(r"4 of 4 \s*Task 2, group_advantages: task2.sample_std", page)
+    assert "Confirmed by the hidden tests: 4 of 4" in page
+    assert re.search(r"\d of [456] \(\d+%\) are confirmed", page) and "Not counted: " in page
+
+
+def test_the_signatures_are_those_of_this_lab():
+    known = doubt.signatures()
+    chaffs = [v for v in made_up.chaffs() if v.mistake in MISTAKES]
+    assert {f"{v.task} {v.mistake}" for v in chaffs} <= set(known)
+    course = judging.Course(signatures.SEEDS[0])
+    tests = {n: {t.name for t in course.modules[n].TESTS.values()} for n in TASKS}
+    for key, sets in known.items():
+        task, name = key.split()
+        assert name in MISTAKES and all(s and s <= tests[int(task)] for s in sets)
+    some = chaffs if "LAB15_SLOW" in os.environ else chaffs[::97]
+    for key, sets in signatures.made(some, signatures.SEEDS[:1]).items():
+        assert set(map(frozenset, sets)) <= set(known[key]), f"{key}: run {signatures.__name__}"

@@ -30,7 +30,10 @@ def take(path: Path, folder: Path) -> list[str]:
     notes = []
     try:
         with zipfile.ZipFile(path) as file:
-            entries = file.infolist()[:MOST]
+            entries = file.infolist()
+            if (more := len(entries) - MOST) > 0:
+                notes.append(f"{more} files beyond the first {MOST} were not looked at")
+                entries = entries[:MOST]
             for name in WANTED:
                 found = [e for e in entries if PurePosixPath(e.filename).name == name]
                 # Hidden copies are what macOS adds.
@@ -43,7 +46,10 @@ def take(path: Path, folder: Path) -> list[str]:
                     notes.append(f"{len(found)} files {name}: {best.filename!a} is taken")
                 folder.mkdir(parents=True, exist_ok=True)
                 with file.open(best) as source:
-                    (folder / name).write_bytes(source.read(LARGEST))
+                    data = source.read(LARGEST + 1)
+                if len(data) > LARGEST:
+                    notes.append(f"{name} is larger than {LARGEST >> 20} MiB, and was cut")
+                (folder / name).write_bytes(data[:LARGEST])
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         notes.append(f"it cannot be unpacked ({type(error).__name__})")
     except Exception as error:  # zlib.error and others of a damaged archive
@@ -105,7 +111,7 @@ def plain_name(name: str) -> str:
 def from_folder(source: Path, target: Path) -> list[str]:
     """Copy a folder of student folders to submitted/STUDENT/lab15/, links left out.
 
-    Returns a line for every name that was changed.
+    Returns a line for every name that was changed, and for what was not copied.
     """
     notes = []
     folders = [p for p in sorted(source.iterdir()) if p.is_dir() and not p.is_symlink()]
@@ -120,11 +126,29 @@ def from_folder(source: Path, target: Path) -> list[str]:
             name = f"{plain}-{tag}"
         folder = target / name / "lab15"
         folder.mkdir(parents=True, exist_ok=True)
-        for path in _files(student):
+        files, left = _files(student), []
+        for path in files:
             # nbgrader would take a timestamp.txt for its own, and believe the time in it.
-            if path.stat().st_size <= LARGEST and path.name != "timestamp.txt":
+            if path.name == "timestamp.txt":
+                continue
+            if path.stat().st_size <= LARGEST:
                 shutil.copyfile(path, folder / path.name)
+            else:
+                left.append(path)
+        if left:
+            notes.append(f"{name!a}: {len(left)} files larger than {LARGEST >> 20} MiB, left out: "
+                         f"{', '.join(ascii(p.name) for p in left[:3])}")
+        if not any(p.name in WANTED for p in files if p not in left):
+            notes.append(f"{name!a}: neither {WANTED[0]} nor {WANTED[1]}; there is: "
+                         f"{_named(files)}")
     return notes
+
+
+def _named(files: list[Path], most: int = 4) -> str:
+    """Return the first names, and how many more there are."""
+    names = [ascii(p.name[:60]) for p in files]
+    return ", ".join(names[:most]) + f" and {len(names) - most} more" * (len(names) > most) \
+        or "nothing"
 
 
 def _files(student: Path) -> list[Path]:

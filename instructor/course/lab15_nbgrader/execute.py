@@ -14,6 +14,7 @@ from . import kernel
 RAN = "lab15_cells_that_ran"  # in the resources: the grade_ids of cells that ended without an error
 TOO_MUCH = "(the notebook's output is too long; from here on it is left out)\n"
 IMAGES = ("image/png", "image/jpeg")
+MOST_LINES = 40  # of a traceback
 MOST_TEXT, MOST_IMAGE, MOST_OUTPUTS = 10_000, 4 << 20, 50  # of a cell
 
 
@@ -112,19 +113,24 @@ def clean(outputs: Any) -> list[NotebookNode]:
 
     Formgrader shows HTML and SVG as they are, with the rights of your Jupyter server.
     """
-    found = []
-    for output in list(outputs)[:MOST_OUTPUTS]:
+    found, outputs = [], list(outputs)
+    for output in outputs[:MOST_OUTPUTS]:
         kind = output.get("output_type")
         if kind == "stream":
             # Text on stderr would count as a failed test.
             found.append(new_output("stream", name="stdout", text=_text(output.get("text"))))
         elif kind == "error":
-            lines = [_text(line, 2000) for line in list(output.get("traceback") or [])[:40]]
+            lines = [_text(line, 2000) for line in list(output.get("traceback") or [])]
+            if len(lines) > MOST_LINES:
+                lines = [*lines[:MOST_LINES], f"({len(lines) - MOST_LINES} more lines left out)"]
             name, value = _text(output.get("ename"), 80), _text(output.get("evalue"), 500)
             found.append(new_output("error", ename=name, evalue=value, traceback=lines))
         elif kind in ("display_data", "execute_result"):
             if data := _harmless(output.get("data")):
                 found.append(new_output("display_data", data=data))
+    if (more := len(outputs) - MOST_OUTPUTS) > 0:
+        text = f"(and {more} more outputs of this cell, left out)\n"
+        found.append(new_output("stream", name="stdout", text=text))
     return found
 
 

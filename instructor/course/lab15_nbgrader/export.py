@@ -10,7 +10,7 @@ from nbgrader.api import Gradebook
 from nbgrader.plugins import ExportPlugin
 from traitlets import Unicode
 
-from .scores import NoVerdict, load
+from .scores import NoVerdict, left_out, load
 
 
 class TaskColumns(ExportPlugin):
@@ -63,7 +63,8 @@ class TaskColumns(ExportPlugin):
             load(Path(self.results), student)
         except NoVerdict as error:
             return f"tasks not graded: {error}"
-        return ""
+        more = left_out(Path(self.results), student)
+        return f"not in this total: {more}" if more else ""
 
 
 def _cell(text: str) -> str:

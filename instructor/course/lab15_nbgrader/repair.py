@@ -48,8 +48,10 @@ def rebuild(released: NotebookNode, submitted: Any) -> tuple[NotebookNode, list[
         raise ValueError("it has no cells")
     if len(given) > MOST_CELLS:
         notes.append(f"{len(given)} cells, {MOST_CELLS} kept")
+    sound = [c for c in given[:MOST_CELLS] if isinstance(c, dict)]
+    notes += _cut(given[:MOST_CELLS], sound)
     # Backwards: of several copies the last one counts, as in nbgrader.
-    for old in reversed([c for c in given if isinstance(c, dict)][:MOST_CELLS]):
+    for old in reversed(sound):
         name = grade_id(old)
         if name not in wanted:
             key = old.get("id")
@@ -63,12 +65,37 @@ def rebuild(released: NotebookNode, submitted: Any) -> tuple[NotebookNode, list[
     return _notebook(released, cells), notes
 
 
+def _cut(given: list[Any], sound: list[dict]) -> list[str]:
+    """Return notes on what of the cells is not in the mended notebook, with how many."""
+    long = sum(len(_whole(c)) > MOST_SOURCE for c in sound)
+    pictures = sum(_pictures(c)[1] for c in sound)
+    counts = (
+        (len(given) - len(sound), "cells that are none, left out"),
+        (long, f"texts of more than {MOST_SOURCE} characters, cut"),
+        (pictures, "pasted files that are no PNG or JPEG pictures, left out"),
+    )
+    return [f"{n} {what}" for n, what in counts if n]
+
+
+def _pictures(cell: Any) -> tuple[dict[str, dict[str, str]], int]:
+    """Return (the pictures in a text cell, how many other things are pasted there)."""
+    if cell.get("cell_type") != "markdown":
+        return {}, 0
+    pasted = cell.get("attachments")
+    found = _images(pasted)
+    return found, len(pasted) - len(found) if isinstance(pasted, dict) else 0
+
+
 def _source(cell: Any) -> str:
+    return _whole(cell)[:MOST_SOURCE]
+
+
+def _whole(cell: Any) -> str:
     source = cell.get("source", "")
     if isinstance(source, list):
         source = "".join(s for s in source if isinstance(s, str))
     text = source if isinstance(source, str) else ""
-    return text.encode("utf-8", "replace").decode("utf-8")[:MOST_SOURCE]
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _cell(old: Any, model: NotebookNode | None) -> NotebookNode:

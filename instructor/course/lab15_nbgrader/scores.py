@@ -4,6 +4,7 @@ nbgrader gives full points to a test cell without output, with a text, with a ne
 every test cell's outputs are replaced here, and whatever is not known to be right counts nothing.
 """
 
+import hashlib
 import json
 import math
 import re
@@ -20,6 +21,7 @@ from .execute import RAN
 TASK = re.compile(r"task([1-9]\d*)")
 LAB_FILE = "lab15_grpo.py"
 LARGEST = 4 << 20  # bytes of a results.json
+HASHED = (256 << 10) + 1  # bytes of a file that the grader's hash covers
 NOT_GRADED = "NOT GRADED: "
 
 
@@ -84,8 +86,16 @@ def load(results: Path, student: str) -> dict[str, Verdict]:
 
 
 def same_file(results: Path, student: str, submission: Path) -> bool:
-    """Return whether the graded file is the one in the submission."""
+    """Return whether the graded file is one of the submission, as it is now.
+
+    The grader may have read it as another encoding, found it unreadable, or chosen a file of
+    another name; so it has written down hashes of what it saw.
+    """
     graded = find(results, student) / LAB_FILE
+    seen = _read(graded.parent)["extra_data"].get("handed_in")
+    if isinstance(seen, list) and seen:
+        now = {p.name: _hash(p) for p in submission.glob("*.py")}
+        return seen[0] in now.values() and now.get(LAB_FILE, seen[0]) in seen
     try:
         old = graded.read_bytes() if graded.is_file() else None
         paths = [submission / LAB_FILE, *sorted(submission.glob("*.py"))]
@@ -95,6 +105,30 @@ def same_file(results: Path, student: str, submission: Path) -> bool:
     if (submission / LAB_FILE).is_file():
         return old == new[0]
     return old is None or old in new
+
+
+def _hash(path: Path) -> str:
+    """Return what instructor.intake.raw_hash returns."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return ""
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read(HASHED)).hexdigest()[:16]
+    except OSError:
+        return ""
+
+
+def left_out(results: Path, student: str) -> str:
+    """Return what was done to a student's total that is not in nbgrader's grades, or ""."""
+    try:
+        extra = _read(find(results, student))["extra_data"]
+        by_hand = [e for e in extra.get("by_hand") or [] if e["task"] == "total"]
+        words = [f"total {e['after'] - e['before']:+g} by hand" for e in by_hand]
+        if penalty := float(extra.get("penalty") or 0):
+            words.append(f"-{penalty:g} for being late")
+    except (NoVerdict, KeyError, TypeError, ValueError, AttributeError):
+        return ""
+    return ", ".join(words)
 
 
 class ExternalScores(NbGraderPreprocessor):

@@ -1,0 +1,66 @@
+"""Which hidden tests fail with which mistake: what a file says of itself is compared with it.
+
+    python -m instructor.signatures        writes instructor/reporting/signatures.json anew
+
+The names of mistakes come out of the sandbox, where a student's file can invent them; which hidden
+tests fail is the grader's own finding. Every chaff with a known mistake is put through the hidden
+tests with several seeds. Run it when hidden tests, chaffs or names of mistakes change.
+"""
+
+import json
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.explain import MISTAKES
+
+from . import direct, judging, variants
+from .results import write
+
+FILE = Path(__file__).with_name("reporting") / "signatures.json"
+SEEDS = ("one seed for the signatures", "another seed for the signatures")
+
+
+def failing(variant: variants.Variant, course: judging.Course, folder: Path) -> tuple[str, ...]:
+    """Return the names of the hidden tests that a variant does not pass, in their order."""
+    passed = direct.verdict(variant.text, variant.task, course, folder)[1]
+    tests = course.modules[variant.task].TESTS
+    return tuple(test.name for name, test in tests.items() if not passed[name])
+
+
+def made(chaffs: Iterable[variants.Variant],
+         seeds: Iterable[str] = SEEDS) -> dict[str, list[list[str]]]:
+    """Return {mistake: the different sets of hidden tests that fail with it}.
+
+    Args:
+        chaffs: with what they do wrong; a name of "any." stands once for each task.
+        seeds: of the hidden tests.
+    """
+    chaffs = [v for v in chaffs if v.mistake in MISTAKES]
+    found: dict[str, set[tuple[str, ...]]] = {}
+    with (tempfile.TemporaryDirectory(prefix="lab15-signatures-") as folder, direct.hooked(),
+          warnings.catch_warnings()):
+        warnings.simplefilter("ignore")  # what torch thinks of a wrong function
+        for seed in seeds:
+            course = judging.Course(seed)
+            for variant in chaffs:
+                names = failing(variant, course, Path(folder))
+                for mistake in (variant.mistake, *variant.also):
+                    if names and mistake in MISTAKES:
+                        found.setdefault(f"{variant.task} {mistake}", set()).add(names)
+    return {key: sorted(map(list, sets)) for key, sets in sorted(found.items())}
+
+
+def main() -> int:
+    """Write the file."""
+    table = made(variants.chaffs())
+    lines = [f"{json.dumps(key)}: {json.dumps(sets)}" for key, sets in table.items()]
+    write(FILE, "{\n" + ",\n".join(lines) + "\n}\n")
+    print(f"{len(table)} mistakes: {FILE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
