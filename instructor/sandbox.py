@@ -227,9 +227,9 @@ class Sandbox:
             why = said or got.decode("ascii", "replace") or "it ended"
             if said or not late:
                 raise SandboxError(f"the sandbox does not start ({why})")
-            error = SandboxError(f"the sandbox does not start within {seconds:g} s")
-            error.remedy = BUSY
-            raise error
+            busy = SandboxError(f"the sandbox does not start within {seconds:g} s")
+            busy.remedy = BUSY
+            raise busy
 
     def _complaint(self):
         """Return the last line that setpriv, bubblewrap or Python have written, or ""."""
