@@ -93,7 +93,7 @@ BREAKS = DENIALS | set("""about approximately approx around roughly nearly almos
     perhaps possibly probably likely estimated or either versus vs if unless between than least most
     exceeds exceed over under above below within minimum maximum max min up or/and twice double
     triple doubled tripled squared cubed factorial times plus minus divided multiplied mod modulo
-    base power root square cube percent percentage ratio pi wrong incorrect instead rather but
+    base power root square cube percent percentage pi wrong incorrect instead rather but
     however wait guess another other less fewer greater negative positive half third quarter
     might may could think believe suppose assume anything everything any range
     pair couple score gross false ish like unlike until through thru
@@ -116,5 +116,6 @@ LABELS = set("""version chapter room step question problem case option choice fi
 # What may stand before a stated number and say nothing.
 LEADS = set("""so thus hence therefore then the final answer answers is are was were it it's that's
     that there which this be result total of a an we get have has equals equal exactly just only
-    simply value solution solutions sum correct number they he she i you in all clearly finally
+    simply value solution solutions sum correct number ratio time they he she i
+    you in all clearly finally
     """.split())

@@ -315,7 +315,11 @@ def extract_answer(text: str) -> str | None:
     A number without its unit and its thousands ("1234.50", "-7/3"), else the words or the formula
     that are stated.
     """
-    said, value = find(text)
+    return shown(text, *find(text))
+
+
+def shown(text: str, said: str | None, value: Value | None) -> str | None:
+    """Return extract_answer's text where find(text) is known already: (said, value)."""
     return canonical(value) if value is not None else stated(text) if said else None
 
 
@@ -441,7 +445,11 @@ def as_reference(reference: Any) -> str | None:
 
 def score(response: str, reference: Value, ask: Ask) -> float | None:
     """Return 1.0 if a response's answer equals a reference, 0.0 if not, None where not told."""
-    said, value = find(response)
+    return score_of(*find(response), reference, ask)
+
+
+def score_of(said: str | None, value: Value | None, reference: Value, ask: Ask) -> float | None:
+    """Return score's result where find(response) is known already: (said, value)."""
     if value is None:
         return 0.0 if not said or denies(said) or not holds_number(said) else None
     same = equal(reference, value, ask)
@@ -451,5 +459,6 @@ def score(response: str, reference: Value, ask: Ask) -> float | None:
 __all__ = [
     "Choice", "Formula", "Number", "Ratio", "Several", "Value", "as_reference", "bare", "boxed",
     "canonical", "clean_number", "denies", "equal", "extract_answer", "find", "holds_number",
-    "is_missing", "notation", "read", "score", "stated", "tokens_of", "without_thinking",
+    "is_missing", "notation", "read", "score", "score_of", "shown", "stated", "tokens_of",
+    "without_thinking",
 ]

@@ -12,14 +12,15 @@ from typing import Any
 
 from beyond import math_helper
 from beyond.answers import (
+    Value,
     as_reference,
     bare,
     canonical,
     equal,
-    extract_answer,
     find,
     notation,
-    score,
+    score_of,
+    shown,
     stated,
     without_thinking,
 )
@@ -86,10 +87,10 @@ def normal(text: Any) -> str:
 
 def _as_words(text: str) -> set[str]:
     """Return what a text may state, in words: all of it without its thoughts, or a marked part."""
-    shown = without_thinking(text)
-    if shown is None:
+    kept = without_thinking(text)
+    if kept is None:
         return set()
-    return {normal(said) for said in (shown, stated(text)) if said} - {""}
+    return {normal(said) for said in (kept, stated(text)) if said} - {""}
 
 
 class ExactMatchReward(BaseReward):
@@ -108,16 +109,17 @@ class ExactMatchReward(BaseReward):
         """Return 1.0, 0.0, or None where there is no reference."""
         wanted = _references(self.references, references, len(responses), "ExactMatchReward")
         responses = _with_thought(prompts, responses)
-        scores = [None if reference is None else self._score(response, reference)
-                  for response, reference in zip(responses, wanted)]
+        found = [find(response) for response in responses]
+        scores = [None if reference is None else self._score(response, value, reference)
+                  for response, (_, value), reference in zip(responses, found, wanted)]
         missing = {i: reference for i, reference in enumerate(wanted) if reference is None}
         _warn("ExactMatchReward", "references are missing", missing, len(wanted), LEFT_OUT)
-        return RewardOutput(scores, {"parsed": [extract_answer(r) for r in responses]})
+        return RewardOutput(scores, {"parsed": [shown(r, *f) for r, f in zip(responses, found)]})
 
     @staticmethod
-    def _score(response: str, reference: str) -> float | None:
-        """Return the score of one response."""
-        right, given = find(reference)[1], find(response)[1]
+    def _score(response: str, given: Value | None, reference: str) -> float | None:
+        """Return the score of one response, given what its answer says."""
+        right = find(reference)[1]
         if right is not None and given is not None:
             texts = [normal(canonical(value)).replace(" ", "") for value in (right, given)]
             return float(texts[0] == texts[1] and equal(right, given, lambda a, b: True) is True)
@@ -147,21 +149,22 @@ class NumericReward(BaseReward):
         wanted = _references(self.references, references, len(responses), "NumericReward")
         responses = _with_thought(prompts, responses)
         read = {text: find(text)[1] for text in wanted if text is not None}
+        found = [find(response) for response in responses]
         scores: Scores = []
         lost: dict[str, dict[int, Any]] = {"references": {}, "answers": {}}
-        for i, (response, text) in enumerate(zip(responses, wanted)):
+        for i, ((said, value), text) in enumerate(zip(found, wanted)):
             reference = None if text is None else read[text]
             if reference is None:
                 lost["references"][i] = text
                 scores.append(None)
                 continue
-            scores.append(score(response, reference, self._ask))
+            scores.append(score_of(said, value, reference, self._ask))
             if scores[-1] is None:
-                lost["answers"][i] = find(response)[0]
+                lost["answers"][i] = said
         for what, texts in lost.items():
             _warn("NumericReward", f"{what} cannot be read as numbers or formulas", texts,
                   len(wanted), LEFT_OUT)
-        return RewardOutput(scores, {"parsed": [extract_answer(r) for r in responses]})
+        return RewardOutput(scores, {"parsed": [shown(r, *f) for r, f in zip(responses, found)]})
 
     def _ask(self, gold: str, given: str) -> bool | None:
         """Return whether two formulas are equal."""
@@ -183,8 +186,8 @@ class ReasoningGymReward(BaseReward):
 
     def __call__(self, prompts, responses, task, entry) -> RewardOutput:
         """Return one score a response."""
-        shown = [without_thinking(r) or "" for r in _with_thought(prompts, responses)]
-        said = [re.split(r"\banswer:", r, flags=re.I)[-1].strip() for r in shown]
+        texts = [without_thinking(r) or "" for r in _with_thought(prompts, responses)]
+        said = [re.split(r"\banswer:", r, flags=re.I)[-1].strip() for r in texts]
         scores: Scores = [
             float(_task(name).score_answer(answer=text, entry=one))
             for text, name, one in zip(said, task, entry)
