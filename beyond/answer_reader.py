@@ -578,7 +578,9 @@ class Parser:
         token = self.peek()
         name = token.text if token else ""
         found = UNITS.get(name) or UNITS.get(name.lower() if len(name) > 2 else "")
-        alone = token is not None and len(name) == 1 and token.glued and name not in CURRENCIES
+        behind_number = self.at > 0 and self.tokens[self.at - 1].kind == "number"
+        alone = token is not None and len(name) == 1 and token.glued and behind_number and (
+            name not in CURRENCIES)  # 5m is a product, 5 m a length
         after = self.word(1)
         if found is None or alone or (name == "in" and after and after not in UNITS):
             self.at = start
@@ -1066,12 +1068,13 @@ class Statement:
         words = [t.text.lower() for t in tokens]
         for i in range(len(tokens) - 1, 0, -1):
             head = tokens[:i]
-            stating = words[i - 1] in STATING or tokens[i - 1].text in (":", "=") or (
+            colon = words[i - 1] == ":" and i > 1 and tokens[i - 2].kind == "word"  # no 7:8
+            stating = words[i - 1] in STATING or colon or words[i - 1] == "=" or (
                 words[i - 1] in ("a", "of", "to", "total", "exactly", "only") and sentence
                 and not any(t.kind == "number" for t in head))
             if stating and words[i - 1] not in SUMMING and joins_numbers(head):
                 continue  # he sold 5 and got 6
-            listed = all(w in LEADS or w in (":", ",") for w in words[:i])
+            listed = all(w in LEADS or w == "," for w in words[:i - colon])
             if not (listed or (sentence and stating)) or not harmless(head):
                 continue
             if (found := self.read(tokens[i:])) and not isinstance(found, Choice | Formula):

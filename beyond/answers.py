@@ -17,8 +17,9 @@ prompt. A thought that is not closed was cut off: such a response has no answer.
 "Answer:" reaches to the end of its line (if nothing follows, the next one). If a line does not read
 as a whole, its first sentence does, provided that the rest has no number and none of the words of
 4. Boxes with only "and", "or" or a comma between them are one statement. What is glued to a box
-(-\boxed{5}, \boxed{5}\%) belongs to it. Only the last 20,000 characters are looked at, and a
-statement of more than 1,000 characters is not read.
+(-\boxed{5}, \boxed{5}\%) belongs to it, and so does one of the words of 4. before it (not
+\boxed{5}). Only the last 20,000 characters are looked at, and a statement of more than
+1,000 characters is not read.
 
 **3. The statement is read as a whole.** It is one of
 
@@ -157,7 +158,9 @@ def _box_statement(text: str, found: list[tuple[int, int, int]]) -> str:
     left = re.search(r"[-+*/^0-9.\u2212\u2013]+\Z", text[max(0, start - _GLUED):start])
     right = re.match(r"(?:\\?%|[\^!*/0-9x]|\\times|\\cdot)[-+0-9{}()^]*",
                      text[end + 1:end + 1 + _GLUED])
-    return f"{left[0] if left else ''}{said}{right[0] if right else ''}"
+    said = f"{left[0] if left else ''}{said}{right[0] if right else ''}"
+    word = re.search(r"([A-Za-z']+)[\s$*(\\]*\Z", text[max(0, start - 2 * _GLUED):start])
+    return f"{word[1]} {said}" if word and word[1].lower() in BREAKS else said  # not \boxed{5}
 
 
 def _line(text: str, start: int) -> str:

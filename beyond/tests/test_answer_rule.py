@@ -77,7 +77,8 @@ VALUES = [  # (response, what it is worth against it 1)
     # arithmetic
     (r"\boxed{2^{10}}", "1024"), ("Answer: 5!", "120"), (r"\sqrt{16}", "4"), ("10-3", "7"),
     # units
-    ("5 km", "5000 m"), ("Answer: 6 ft 2 in", "74 inches"), ("2 hours and 30 minutes", "2.5 h"),
+    ("5 km", "5000 m"), ("5 m/s^2", "5"), ("Answer: 6 ft 2 in", "74 inches"),
+    ("2 hours and 30 minutes", "2.5 h"),
     (r"$5\,\text{cm}$", "5"), (r"\boxed{90^\circ}", "90"), ("50 cents", "$0.50"),
     ("Answer: 5 red apples", "5"), ("Answer: 18 dollars", "18"), ("20 \u00b0C", "20"),
     # where it stands
@@ -104,7 +105,8 @@ OTHERS = [  # (response, a reference that it is not)
     ("0.000000", "1/3000000"), ("1/3", "0.33"), ("10000000", "10000001"), ("0.5%", "50%"),
     ("5 kg", "5 m"), ("5 cents", "$5"), ("2, 1", "1, 2"), ("[1, 2]", "(1, 2)"), ("5, 5", "5"),
     ("The answer is not 5.", "5"), ("Answer: x=2, y=1", "x=1, y=2"), ("I do not know", "5"),
-    (r"\boxed{5} or \boxed{6}", "6"), (r"\boxed{5}^2", "5"), ("50% of 2 is 1", "0.01"),
+    (r"\boxed{5} or \boxed{6}", "6"), (r"It is not \boxed{5}.", "5"),
+    (r"\boxed{5}^2", "5"), ("50% of 2 is 1", "0.01"),
 ]
 
 
@@ -130,7 +132,8 @@ def test_what_the_rule_does_not_hold_is_neither_right_nor_wrong(said):
 
 @pytest.mark.parametrize("response", [
     "chapter 5", "He lives in room 5.", "He sold 4 and got 5.", "If it is 5", "The answer is 5!",
-    "He has at least 5 apples.", "approx. 5", "1. 5", "The answer is about 5.", "It is about 5.",
+    "The ratio is 7:5", "He has at least 5 apples.", "approx. 5", "1. 5", "The answer is about 5.",
+    "It is about 5.",
     "He sold 3 apples for 5 dollars", "Is it 5?", "The answer is 5 or 6.", "Maybe it is 5.",
 ])
 def test_in_a_sentence_a_word_that_changes_the_number_spoils_it(response):
