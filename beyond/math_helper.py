@@ -9,12 +9,14 @@ Run as a program this file is that process: a line of JSON in, a line of JSON ou
 """
 
 import atexit
+import importlib.util
 import json
 import os
 import queue
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +34,13 @@ class Helper:
         self.lock = threading.Lock()
         self.pid = os.getpid()
         self.process: subprocess.Popen | None = None
+        self.broken = False  # it did not start, and is not tried again
         self.answers: queue.Queue = queue.Queue()
 
     def start(self) -> bool:
         """Start the process and wait until it is ready; False where it does not start."""
+        if importlib.util.find_spec("math_verify") is None:
+            return False
         options: dict[str, Any] = {}
         if sys.platform == "win32":
             options["creationflags"] = subprocess.CREATE_NO_WINDOW
@@ -81,8 +86,12 @@ class Helper:
         """Return the answer to a question, or None: in vain, too late, or no such process."""
         with self.lock:
             try:
+                if self.broken:
+                    return None
                 if self.process is None and not self.start():
                     self.stop()
+                    self.broken = True
+                    _warn_of_no_start()
                     return None
                 assert self.process and self.process.stdin
                 line = json.dumps(question | {"seconds": seconds}) + "\n"
@@ -98,6 +107,14 @@ class Helper:
                 self.stop()
                 return None
             return found.get("same")
+
+
+def _warn_of_no_start() -> None:
+    """Warn that formulas are not compared, and why."""
+    why = (f"its process does not start; try: {sys.executable} -P {Path(__file__).resolve()}"
+           if importlib.util.find_spec("math_verify")
+           else "math-verify is not installed: pip install -r beyond/requirements.txt")
+    warnings.warn(f"formulas are not compared (score None): {why}", stacklevel=2)
 
 
 _HELPER = Helper()

@@ -95,3 +95,11 @@ def test_the_process_ends_with_its_parent_even_in_the_middle_of_a_question(tmp_p
 def test_the_process_sees_no_gpu_and_does_not_import_torch():
     source = Path(math_helper.__file__).read_text(encoding="utf-8")
     assert '"CUDA_VISIBLE_DEVICES": ""' in source and "import torch" not in source
+
+
+def test_without_math_verify_one_line_says_so(monkeypatch):
+    monkeypatch.setattr(math_helper.importlib.util, "find_spec", lambda name: None)
+    helper = math_helper.Helper()
+    with pytest.warns(UserWarning, match="math-verify is not installed: pip install -r"):
+        assert helper.ask({"gold": "x", "given": "x"}, 1) is None
+    assert helper.broken and helper.ask({"gold": "x", "given": "x"}, 1) is None
