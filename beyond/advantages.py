@@ -19,10 +19,17 @@ Rewards = Tensor | Sequence[float | None]
 
 
 def scored(rewards: Rewards) -> Tensor:
-    """Return rewards as a float tensor, with NaN for None."""
+    """Return rewards in float32 or better, with NaN for None.
+
+    In bfloat16 1000 and 1001 are the same number: the difference to the group's mean would be lost.
+    """
+    least = torch.promote_types(torch.get_default_dtype(), torch.float32)
     if not isinstance(rewards, Tensor):
-        rewards = torch.tensor([float("nan") if r is None else float(r) for r in rewards])
-    return rewards if rewards.is_floating_point() else rewards.to(torch.get_default_dtype())
+        values = [float("nan") if r is None else float(r) for r in rewards]
+        return torch.tensor(values, dtype=least)
+    if rewards.is_floating_point():
+        return rewards.to(torch.promote_types(rewards.dtype, torch.float32))
+    return rewards.to(least)
 
 
 def combined(rewards_per_function: Tensor, weights: Sequence[float] | None = None) -> Tensor:
@@ -34,7 +41,8 @@ def combined(rewards_per_function: Tensor, weights: Sequence[float] | None = Non
 
     A row that no function could score is NaN. Source: as TRL does it.
     """
-    values = rewards_per_function
+    values = rewards_per_function.to(
+        torch.promote_types(rewards_per_function.dtype, torch.float32))
     scale = torch.ones(values.shape[1]) if weights is None else torch.as_tensor(weights)
     total = (values * scale.to(values)).nansum(1)
     return torch.where(values.isnan().all(1), torch.nan, total)

@@ -60,6 +60,8 @@ class GRPOConfig:
     gradient_checkpointing: bool = opt(False, "less memory, more time")
     bf16: bool = opt(False, "forward passes in bfloat16")
     device: str | None = opt(None, "cpu, cuda or mps; none: where the model is")
+    reward_timeout: float = opt(
+        600.0, "seconds for the rewards of one sampling; a slower one ends the run; 0: no limit", 0)
     # several processes (torchrun)
     parallel: str = opt("ddp", "ddp: weights on every process; fsdp: a part each; tp: layers cut",
                         None, ("ddp", "fsdp", "tp"))

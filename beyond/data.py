@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from beyond.answers import clean_number, extract_answer
+from beyond.answers import as_reference, clean_number, extract_answer, is_missing
 
 __all__ = [
     "as_row", "as_text", "clean_number", "extract_answer", "format_prompt", "gsm8k_answer",
@@ -133,6 +133,7 @@ def usable(dataset, policy) -> list[Row]:
               f"out; {advice}")
     if not rows:
         raise ValueError("there is no prompt to train on")
+    warn_of_gaps(rows, "the data")
     return rows
 
 
@@ -153,8 +154,17 @@ def as_row(raw: Any, where: str) -> Row:
     if not isinstance(prompt, str) and not is_chat(prompt):
         raise ValueError(f"{where}: a prompt must be text or a list of messages (role, content), "
                          f"got {prompt!r:.60}")
-    reference = next((raw[k] for k in REFERENCES if raw.get(k) is not None), None)
-    return raw | {"prompt": prompt, "reference": None if reference is None else str(reference)}
+    reference = next((raw[k] for k in REFERENCES if not is_missing(raw.get(k))), None)
+    return raw | {"prompt": prompt, "reference": as_reference(reference)}
+
+
+def warn_of_gaps(rows: list[Row], where: str) -> None:
+    """Warn of rows without an answer, if others have one: nothing can be compared with them."""
+    without = [i for i, row in enumerate(rows) if row.get("reference") is None]
+    if 0 < len(without) < len(rows):
+        warnings.warn(f"{where}: {len(without)} of {len(rows)} rows have no answer "
+                      f"({', '.join(REFERENCES)}), the first is row {without[0]}: a reward that "
+                      "compares answers leaves them out (score None)", stacklevel=3)
 
 
 def read_rows(path: str | Path) -> list[tuple[str, Any]]:

@@ -13,7 +13,9 @@ from beyond.pieces import (
     add_kl,
     by_sign,
     clipped_min,
+    exp,
     log_ratio,
+    product,
     real_tokens,
     response_mean,
     response_sum,
@@ -99,6 +101,6 @@ def gmpo(logp, old_logp, ref_logp, adv, mask, clip_eps=0.4, beta=0.0, *,
     e, high = log_ratio(x), clip_eps if clip_high is None else clip_high
     low = by_sign(x.A < 0, -clip_eps, -math.inf, e)  # (B, 1), and the upper bound likewise
     clipped = e.clamp(low, by_sign(x.A > 0, high, math.inf, e))
-    rho = (clipped.sum(1, keepdim=True) / x.n.clamp(min=1)).exp()  # (B, 1)
-    terms = add_kl(-x.A * rho, x, rho, beta)
+    rho = exp(clipped.sum(1, keepdim=True) / x.n.clamp(min=1))  # (B, 1)
+    terms = add_kl(-product(rho, x.A), x, rho, beta)
     return response_mean(terms, x, rows), statistics(x, rho, clipped != e)

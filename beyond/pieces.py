@@ -57,7 +57,7 @@ def k3(
     d = ref_logp - logp
     if d_clip is not None:
         d = d.clamp(-d_clip, d_clip)
-    value = torch.expm1(d) - d  # never below 0; exp(d) - d - 1 can be, by rounding
+    value = expm1(d) - d  # never below 0; exp(d) - d - 1 can be, by rounding
     return value if value_clip is None else value.clamp(-value_clip, value_clip)
 
 
@@ -148,6 +148,42 @@ def nonempty_rows(mask: Tensor) -> Tensor:
 
 
 # ============================================================== ratio levels
+# A ratio may be infinite: exp(512 log-ratios of 0.18). Where the clip takes its place, its gradient
+# is 0, but 0 * inf is NaN; the three functions here keep it at 0.
+
+
+class _Exponential(torch.autograd.Function):
+    """exp(x), or exp(x) - 1, with gradient 0 where 0 comes in, however large exp(x) is."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, less_one: bool) -> Tensor:  # type: ignore[override]
+        """Return the value."""
+        value = torch.expm1(x) if less_one else x.exp()
+        ctx.save_for_backward(value)
+        ctx.less_one = less_one
+        return value
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple:  # type: ignore[override]
+        """Return gradient * exp(x)."""
+        (value,) = ctx.saved_tensors
+        slope = value + 1 if ctx.less_one else value
+        return torch.where(gradient == 0, gradient, gradient * slope), None
+
+
+def exp(x: Tensor) -> Tensor:
+    """Return e to the power of x; its gradient is 0 where what follows has none."""
+    return _Exponential.apply(x, False)
+
+
+def expm1(x: Tensor) -> Tensor:
+    """Return e to the power of x, less 1; its gradient is 0 where what follows has none."""
+    return _Exponential.apply(x, True)
+
+
+def product(rho: Tensor, A: Tensor) -> Tensor:
+    """Return rho * A, and 0 where A is 0, however large rho is."""
+    return torch.where(A == 0, 0.0, rho * A)
 
 
 def log_ratio(x: Batch) -> Tensor:
@@ -158,22 +194,23 @@ def log_ratio(x: Batch) -> Tensor:
 
 def token_ratio(x: Batch) -> Tensor:
     """Return (B, T) r = exp(logp - old_logp)."""
-    return log_ratio(x).exp()
+    return exp(log_ratio(x))
 
 
 def sequence_ratio(x: Batch) -> Tensor:
     """Return (B, 1) s = (product of r)^(1/|y|) = exp(mean of logp - old_logp), GSPO's ratio."""
-    return (log_ratio(x).sum(1, keepdim=True) / x.n.clamp(min=1)).exp()
+    return exp(log_ratio(x).sum(1, keepdim=True) / x.n.clamp(min=1))
 
 
 def sequence_ratio_token_gradient(x: Batch) -> Tensor:
     """Return (B, T) sg(s) * exp(logp - sg(logp)): the value of s, a gradient per token."""
-    return sequence_ratio(x).detach() * (x.logp - x.logp.detach()).exp()
+    value = sequence_ratio(x).detach().clamp(max=torch.finfo(x.logp.dtype).max)  # 0 * inf is NaN
+    return value * (x.logp - x.logp.detach()).exp()
 
 
 def product_ratio(x: Batch) -> Tensor:
     """Return (B, 1) exp(sum of logp - old_logp), the true importance ratio of the response."""
-    return log_ratio(x).sum(1, keepdim=True).exp()
+    return exp(log_ratio(x).sum(1, keepdim=True))
 
 
 # ============================================================== surrogates
@@ -193,7 +230,7 @@ def clipped_min(rho: Tensor, A: Tensor, clip_low: float, clip_high: float | None
     ends included; else 0. For A < 0 and a large rho there is no bound: see dual_clip, two_sided.
     ceiling: None, or the unclipped branch uses min(rho, ceiling).
     """
-    unclipped = rho * A
+    unclipped = product(rho, A)
     clipped = rho.clamp(*clip_range(clip_low, clip_high)) * A
     hit = clipped < unclipped
     if ceiling is not None:

@@ -58,7 +58,7 @@ def columns_of(rows: list[dict], out: dict[str, Any]) -> dict[str, list]:
 def judged(trainer, prompts: list[str], responses: list[str], columns: dict) -> tuple:
     """Return (scores, {part: scores}, notes) of the trainer's reward."""
     def ask():
-        found = call(trainer.reward_fn, prompts, responses, columns)
+        found = call(trainer.reward_fn, prompts, responses, columns, trainer.cfg.reward_timeout)
         notes = notes_of(found.metadata, len(responses))
         return found.scores, found.metadata.get("parts", {}), notes
 

@@ -14,13 +14,14 @@ is called once to make the object, and an async function is waited for.
 """
 
 import asyncio
-import concurrent.futures
 import functools
 import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from beyond.reward_limit import in_thread, in_time
 
 Scores = list[float | None]
 
@@ -60,8 +61,7 @@ def _waited(result: Any) -> Any:
     async def wait() -> Any:
         return await result
 
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:  # this thread may have a loop already
-        return pool.submit(asyncio.run, wait()).result()
+    return in_thread(lambda: asyncio.run(wait()))  # this thread may have a loop already
 
 
 _MADE: dict[Any, Callable] = {}
@@ -133,7 +133,8 @@ def _filled(reward: Callable, known: dict[str, Any]) -> tuple[list[Any], dict[st
     return args, named
 
 
-def call(reward: Callable, prompts, responses, columns: dict[str, list]) -> RewardOutput:
+def call(reward: Callable, prompts, responses, columns: dict[str, list],
+         timeout: float = 0) -> RewardOutput:
     """Return the scores of a reward of any of the three forms, checked.
 
     Args:
@@ -142,11 +143,23 @@ def call(reward: Callable, prompts, responses, columns: dict[str, list]) -> Rewa
         responses: list of texts.
         columns: further columns of the data, name -> one value for each response. "reference" is
             also given as "references", and the other way round.
+        timeout: seconds for all of them together; 0 for no limit.
 
     Raises:
         ValueError: the reward raised, or wants a column that is not there, or gave the wrong number
-            of scores, or NaN: which reward and which sample.
+            of scores, or NaN: which reward and which sample; or it was not ready in time.
     """
+    try:
+        return in_time(lambda: _call(reward, prompts, responses, columns), timeout)
+    except TimeoutError:
+        raise ValueError(
+            f"reward {name_of(reward)}: no scores for {len(responses)} responses within "
+            f"{timeout:g} s; does it wait for something? A slower one needs a longer "
+            "reward_timeout (0: no limit)") from None
+
+
+def _call(reward: Callable, prompts, responses, columns: dict[str, list]) -> RewardOutput:
+    """Return the checked scores of a reward, without a time limit."""
     if not callable(reward):
         raise ValueError(f"the reward is {reward!r:.40}; give a function, an object or a class")
     if inspect.isclass(reward):

@@ -4,26 +4,26 @@ What forms a reward of your own may have: beyond/reward_calls.py. Here are those
 """
 
 import functools
-import logging
 import math
-import os
 import re
-import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from beyond import math_helper
 from beyond.answers import (
-    EXPRESSION,
-    NUMBER,
-    answer_values,
-    clean_number,
-    extract_answer,
-    plain,
-    same_value,
+    Value,
+    as_reference,
+    bare,
+    canonical,
+    equal,
+    find,
+    notation,
+    score_of,
+    shown,
     stated,
-    values,
+    without_thinking,
 )
-from beyond.data import gsm8k_answer
 from beyond.reward_calls import BaseReward, RewardOutput, Scores, call, each, name_of
 
 __all__ = [
@@ -32,11 +32,13 @@ __all__ = [
     "name_of",
 ]
 
-def _references(given, column, n: int, who: str) -> list:
+# ============================================================== references and responses
+
+
+def _references(given, column, n: int, who: str) -> list[str | None]:
     """Return one reference for each of n responses, from the call or from the constructor.
 
-    A column of the data that is empty throughout counts as none. Of a solution in GSM8K's manner
-    the number behind "####" is taken.
+    A column of the data that is empty throughout counts as none.
     """
     if column is None or (given is not None and not isinstance(column, str)
                           and all(x is None for x in column)):
@@ -49,24 +51,55 @@ def _references(given, column, n: int, who: str) -> list:
         found *= n
     if len(found) != n:
         raise ValueError(f"reward {who}: {len(found)} references for {n} responses")
-    return [gsm8k_answer(x) if isinstance(x, str) and re.search(r"####.*\d", x) else x
-            for x in found]
+    return [as_reference(x) for x in found]
+
+
+_OPENED = re.compile(r"<(?:think|thinking|thought|reasoning)>\s*\Z|\[THINK\]\s*\Z", re.I)
+
+
+def _with_thought(prompts, responses) -> list[str]:
+    """Return the responses, with <think> before those whose prompt ends with it."""
+    if isinstance(prompts, str) or len(prompts) != len(responses):
+        return list(responses)
+    return [f"<think>{r}" if isinstance(p, str) and _OPENED.search(p[-50:]) else r
+            for p, r in zip(prompts, responses)]
+
+
+def _warn(who: str, what: str, texts: dict[int, Any], n: int, outcome: str) -> None:
+    """Warn of samples that cannot be scored: how many, and the first of them."""
+    if texts:
+        first, text = next(iter(texts.items()))
+        warnings.warn(f"reward {who}: {len(texts)} of {n} {what}, and {outcome}; the first is "
+                      f"sample {first}: {text!r:.80}", stacklevel=3)
+
+
+LEFT_OUT = "their samples are left out (score None)"
+
+
+# ============================================================== comparing with a reference
 
 
 def normal(text: Any) -> str:
-    """Return a text without case, outer punctuation and repeated blanks; a number as digits."""
-    text = re.sub(r"\s+", " ", str(text).casefold()).strip(" \t\n.,;:!?*`'\"()[]$")
-    number = plain(text).strip()
-    return (clean_number(number) or text) if re.fullmatch(NUMBER, number) else text
+    """Return a text without case, styles, outer punctuation and repeated blanks."""
+    text = bare(notation(bare(str(text)[:5000])))
+    return re.sub(r"\s+", " ", text.casefold()).strip(" .,;:!?*`'\"()[]$")
+
+
+def _as_words(text: str) -> set[str]:
+    """Return what a text may state, in words: all of it without its thoughts, or a marked part."""
+    kept = without_thinking(text)
+    if kept is None:
+        return set()
+    return {normal(said) for said in (kept, stated(text)) if said} - {""}
 
 
 class ExactMatchReward(BaseReward):
-    """1.0 if the answer that is parsed out of the response equals the reference, else 0.0.
+    """1.0 if the answer that is parsed out of the response is the reference as written, else 0.0.
 
-    Parsed: the whole response, what it states behind "Answer:" or in a box, or what extract_answer
-    finds in it. That an answer occurs somewhere inside is not enough: "18" does not answer 8, nor
-    does a list of all digits. Case, blanks and thousands separators do not count; 8.0 is not 8
-    here, NumericReward compares values.
+    Answers are found and read by the rule in beyond/answers.py. Numbers must have the same digits:
+    thousands separators, units and styles do not count, but 8.0 is not 8 and 1/2 is not 0.5
+    (NumericReward compares values). Words are compared without case, styles and outer punctuation.
+    That an answer occurs somewhere inside is not enough. None where there is no reference.
     """
 
     def __init__(self, references: Sequence[str] | None = None):
@@ -75,68 +108,67 @@ class ExactMatchReward(BaseReward):
     def __call__(self, prompts, responses, references=None) -> RewardOutput:
         """Return 1.0, 0.0, or None where there is no reference."""
         wanted = _references(self.references, references, len(responses), "ExactMatchReward")
-        found = [extract_answer(r) for r in responses]
-        scores: Scores = []
-        for response, parsed, reference in zip(responses, found, wanted):
-            target = "" if reference is None else normal(reference)
-            said = {normal(text) for text in (response, stated(response), parsed) if text}
-            scores.append(float(target in said) if target else None)
-        return RewardOutput(scores, {"parsed": found})
+        responses = _with_thought(prompts, responses)
+        found = [find(response) for response in responses]
+        scores = [None if reference is None else self._score(response, value, reference)
+                  for response, (_, value), reference in zip(responses, found, wanted)]
+        missing = {i: reference for i, reference in enumerate(wanted) if reference is None}
+        _warn("ExactMatchReward", "references are missing", missing, len(wanted), LEFT_OUT)
+        return RewardOutput(scores, {"parsed": [shown(r, *f) for r, f in zip(responses, found)]})
 
-
-TAIL, SECONDS = 1000, 2  # of a response that math-verify reads; for one answer
-
-
-def _by_math_verify(texts: list[str], gold: Any, seconds: int | None) -> bool:
-    """Return whether the first of some texts that math-verify can read equals the gold answer.
-
-    Its time limit is a signal, so it is for a main thread that has signals. Without one, what could
-    take for ever (9^9^9^9, factorials, sums) is not read.
-    """
-    from math_verify import parse, verify
-
-    for text in texts:
-        if seconds is None and re.search(r"\^|\*\*|!|\\(?:sum|prod|int|binom)|[({]{9}", text):
-            continue
-        if given := parse(text[-TAIL:], parsing_timeout=seconds):
-            return bool(verify(gold, given, timeout_seconds=seconds))
-    return False
+    @staticmethod
+    def _score(response: str, given: Value | None, reference: str) -> float | None:
+        """Return the score of one response, given what its answer says."""
+        right = find(reference)[1]
+        if right is not None and given is not None:
+            texts = [normal(canonical(value)).replace(" ", "") for value in (right, given)]
+            return float(texts[0] == texts[1] and equal(right, given, lambda a, b: True) is True)
+        targets = _as_words(reference)
+        if not targets:
+            return None
+        return float(normal(stated(reference) or reference) in _as_words(response))
 
 
 class NumericReward(BaseReward):
     r"""1.0 if the answer has the reference's value, else 0.0: 1/2, 0.5, 50%, \boxed{\frac12}.
 
-    Plain numbers are compared as fractions; units are read over. Formulas are left to the package
-    math-verify, two seconds at most.
+    The rule is in beyond/answers.py. Numbers are compared exactly; other mathematics is left to
+    math-verify, in a process of its own.
+
+    Args:
+        references: one for each response, or a single one; None: the data's column.
+        seconds: time limit for one answer that math-verify compares.
     """
 
-    def __init__(self, references: Sequence[str] | None = None):
-        self.references = references
+    def __init__(self, references: Sequence[str] | None = None,
+                 seconds: float = math_helper.SECONDS):
+        self.references, self.seconds = references, seconds
 
     def __call__(self, prompts, responses, references=None) -> RewardOutput:
-        """Return 1.0, 0.0, or None where the reference is None or no number."""
-        from math_verify import parse
-
-        logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns of every timeout
-        main = threading.current_thread() is threading.main_thread()
-        seconds = SECONDS if main and os.name == "posix" else None
+        """Return 1.0, 0.0, or None where the reference or the answer cannot be read."""
         wanted = _references(self.references, references, len(responses), "NumericReward")
-        found = [extract_answer(r) for r in responses]
+        responses = _with_thought(prompts, responses)
+        read = {text: find(text)[1] for text in wanted if text is not None}
+        found = [find(response) for response in responses]
         scores: Scores = []
-        for response, reference in zip(responses, wanted):
-            right = [] if reference is None else values(str(reference))
-            given = answer_values(response)
-            if right and given:
-                scores.append(float(same_value(right, given)))
+        lost: dict[str, dict[int, Any]] = {"references": {}, "answers": {}}
+        for i, ((said, value), text) in enumerate(zip(found, wanted)):
+            reference = None if text is None else read[text]
+            if reference is None:
+                lost["references"][i] = text
+                scores.append(None)
                 continue
-            target = "" if reference is None else str(reference)
-            if re.search(EXPRESSION, target) and not re.search(r"\$|boxed", target):
-                target = rf"\boxed{{{target}}}"
-            gold = parse(target, parsing_timeout=seconds) if target else []
-            said = stated(response)
-            texts = [rf"\boxed{{{said}}}", response] if said else [response]
-            scores.append(float(_by_math_verify(texts, gold, seconds)) if gold else None)
-        return RewardOutput(scores, {"parsed": found})
+            scores.append(score_of(said, value, reference, self._ask))
+            if scores[-1] is None:
+                lost["answers"][i] = said
+        for what, texts in lost.items():
+            _warn("NumericReward", f"{what} cannot be read as numbers or formulas", texts,
+                  len(wanted), LEFT_OUT)
+        return RewardOutput(scores, {"parsed": [shown(r, *f) for r, f in zip(responses, found)]})
+
+    def _ask(self, gold: str, given: str) -> bool | None:
+        """Return whether two formulas are equal."""
+        return math_helper.same(gold, given, self.seconds)
 
 
 @functools.cache
@@ -154,7 +186,8 @@ class ReasoningGymReward(BaseReward):
 
     def __call__(self, prompts, responses, task, entry) -> RewardOutput:
         """Return one score a response."""
-        said = [re.split(r"\banswer:", r, flags=re.I)[-1].strip() for r in responses]
+        texts = [without_thinking(r) or "" for r in _with_thought(prompts, responses)]
+        said = [re.split(r"\banswer:", r, flags=re.I)[-1].strip() for r in texts]
         scores: Scores = [
             float(_task(name).score_answer(answer=text, entry=one))
             for text, name, one in zip(said, task, entry)

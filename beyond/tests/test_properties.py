@@ -8,7 +8,7 @@ pytest.importorskip("hypothesis", reason="pip install -r instructor/requirements
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beyond.losses import LOSSES
+from beyond.losses import ADVANTAGES, LOSSES
 from beyond.tests.inputs import (
     BOUND,
     BY_GROUP,
@@ -187,3 +187,30 @@ def test_simple_grpo_is_wrong_off_policy(seed):
     x = case(seed, spread=0.4, holes=False)
     ours = [value_and_gradient(BOUND[n], x, 0.2, 0.04)[1] for n in ("grpo", "simple_grpo")]
     assert not close(*ours, 1e-3)
+
+
+@every_loss
+@many
+@given(seed=seeds, per_token=st.sampled_from([-1e3, -20.0, -0.18, 0.18, 20.0, 1e3]),
+       advantage=st.sampled_from([-1.0, 0.0, 1.0]))
+def test_a_finite_loss_has_a_finite_gradient(name, seed, per_token, advantage):
+    """With 512 tokens and ratios far beyond any float; an infinite loss is one and shows it."""
+    rng = torch.Generator().manual_seed(seed)
+    old = -torch.rand(2 * G, 512, generator=rng)
+    logp = (old + per_token).requires_grad_()
+    adv = torch.full((2 * G,), advantage)
+    loss, _ = BOUND[name](logp, old, old, adv, torch.ones_like(old), 0.2, 0.0)
+    loss.backward()
+    assert not loss.isnan()
+    if loss.isfinite():
+        assert logp.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int64, torch.bool])
+@pytest.mark.parametrize("name", ADVANTAGES)
+def test_advantages_are_computed_in_float32_or_better(name, dtype):
+    rewards = torch.tensor([0, 1, 1, 0, 1, 1, 1, 0]).to(dtype)
+    found = ADVANTAGES[name](rewards, 4)
+    assert found.dtype == torch.float32
+    assert (found - ADVANTAGES[name](rewards.to(torch.float64), 4)).abs().max() < 1e-6
+    assert ADVANTAGES[name]([1000, 1001, None, 1000.5], 4).dtype == torch.float32

@@ -1,7 +1,10 @@
 """Rewards and data: what is right, what is wrong, and what is said of bad input."""
 
+import asyncio
 import json
 import math
+import threading
+import time
 import warnings
 
 import pytest
@@ -140,6 +143,47 @@ def test_a_reward_that_fails_is_named_with_its_sample(reward, said):
         scores(reward, ["first", "second"])
 
 
+def sleeps(prompts, responses):
+    time.sleep(3600)
+
+
+def loops(response, answer):
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:
+            pass
+
+
+async def waits(prompts, responses):
+    await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize("reward", [sleeps, loops, waits])
+def test_a_reward_that_hangs_is_ended_by_its_time_limit(reward, thread):
+    said = []
+
+    def run():
+        try:
+            call(reward, ["p"], ["a"], {"reference": ["a"]}, timeout=0.2)
+        except ValueError as error:
+            said.append(str(error))
+
+    if thread and reward is loops:
+        pytest.skip("a loop left behind in a thread would slow down all tests after it")
+    if thread:
+        worker = threading.Thread(target=run, daemon=True)
+        worker.start()
+        worker.join(60)
+    else:
+        run()
+    assert said and said[0].startswith(f"reward {reward.__name__}: no scores for 1 responses within"
+                                       " 0.2 s") and "reward_timeout" in said[0]
+    assert call(lambda response: 1.0, ["p"], ["a"], {}, timeout=60).scores == [1.0]
+
+
 # ---------------------------------------------------------------- data
 
 
@@ -206,3 +250,13 @@ def test_chat_prompts_go_through_the_template_or_are_refused():
         data.as_text(messages, Plain())
     with pytest.raises(ValueError, match="text or a list of messages"):
         data.as_text(5, Plain())
+
+
+def test_rows_without_an_answer_are_counted(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"prompt": "a", "answer": 5.0}\n{"prompt": "b", "answer": NaN}\n'
+                    '{"prompt": "c"}\n', encoding="utf-8")
+    rows = data.load_rows(path)
+    assert [row["reference"] for row in rows] == ["5", None, None]
+    with pytest.warns(UserWarning, match="2 of 3 rows have no answer .*the first is row 1"):
+        data.warn_of_gaps(rows, "the data")
