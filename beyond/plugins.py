@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
-from beyond.config import GRPOConfig, nearest
+from beyond.config import GRPOConfig
 from beyond.lab_checks import LabError, check_all, how_to_test
+from beyond.settings import nearest
 
 TOP = Path(__file__).resolve().parent.parent
 

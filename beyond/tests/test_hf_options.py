@@ -13,7 +13,7 @@ import torch
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 from beyond import ExactMatchReward, GRPOConfig, GRPOTrainer, hf_backend, plugins, trainer
-from beyond.config import from_flags, load_yaml
+from beyond.config import from_flags
 from beyond.tests import tiny
 from beyond.tests.test_hf_train import digits, lines
 
@@ -65,7 +65,7 @@ def test_yaml_then_overrides_then_flags_and_the_nearest_name(tmp_path):
     assert (cfg.loss, cfg.clip_high, cfg.group_size, cfg.learning_rate) == ("dapo", 0.28, 6, 1e-4)
     path.write_text("grupsize: 4\n", encoding="utf-8")
     with pytest.raises(ValueError, match="did you mean group_size"):
-        load_yaml(path)
+        from_flags(arguments(["--config", str(path)]))
     with pytest.raises(ValueError, match="did you mean clip_high"):
         from_flags(arguments(["clip_hihg=0.3"]))
 

@@ -135,7 +135,7 @@ def test_settings_of_a_torchforge_file_are_understood(tmp_path):
     (["trainer.replicas=2"], "torchrun"),
     (["generator.procs=99"], "cannot share 16 prompts"),
     (["reference.procs=17"], "reference.procs = 17 processes cannot share"),
-    (["generator.device=gpu"], "cpu, cuda or mps"),
+    (["generator.device=gpu"], "cpu or cuda or mps"),
     (["--mode", "async", "--sync-interval", "6"], "give 5 or less"),
     (["--sync-interval", "2"], "needs mode = async"),
     (["--mode", "async", "--staleness", "1", "--routing", "least_busy"], "not reproducible"),
