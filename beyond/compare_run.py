@@ -25,7 +25,7 @@ from torch import Tensor
 import lab15_run
 import tinylm
 from beyond.compare_variants import TASKS, Task, Variant, functions
-from beyond.shaping import fill_with_informative, overlong_penalty
+from beyond.shaping import fill_with_informative, informative_groups, overlong_penalty
 from tests.labfile import load_lab
 
 SCHEMA = 1
@@ -94,13 +94,12 @@ def collect(run: "Run", prompts: list[str], answers: list[str]) -> tuple[dict, T
         groups = lab.sample_group(run.policy, *batch, cfg.G, cfg.temperature)
         batch = run.task.backend.make_batch(cfg.prompts_per_iter, run.refill_rng)
         out, rewards = groups["out"], groups["rewards"]
-        by_prompt = rewards.view(-1, cfg.G)  # (P, G)
-        silent.append(float((by_prompt.amax(1) == by_prompt.amin(1)).float().mean()))
+        silent.append(float((~informative_groups(rewards, cfg.G)).float().mean()))
         if run.spec.variant.overlong:
             lengths = out["mask"].sum(1)
             rewards = rewards + overlong_penalty(lengths, run.task.budget, run.task.cache)
         drawn.append((out, rewards))
-        return [(out, p, rewards) for p in range(len(by_prompt))], rewards
+        return [(out, p, rewards) for p in range(len(rewards) // cfg.G)], rewards
 
     silent: list[float] = []
     drawn: list[tuple[dict, Tensor]] = []

@@ -22,10 +22,10 @@ from monarch._rust_bindings.monarch_hyperactor.supervision import SupervisionErr
 from monarch.actor import ActorError, this_host
 from torch import Tensor
 
-from beyond.plugins import TOP
+from beyond.lab_checks import HANGS
 from beyond.services_config import Role
-from beyond.services_faults import HANGS
 from beyond.services_types import Group
+from lab15_run import TOP
 
 START = (
     "import signal, runpy; signal.signal(signal.SIGINT, signal.SIG_IGN); "
