@@ -16,16 +16,20 @@ import torch
 from beyond.config import GRPOConfig
 from beyond.lab_checks import LabError, check_all, how_to_test
 from beyond.settings import nearest
+from lab15_run import TOP
 
-TOP = Path(__file__).resolve().parent.parent
+
+def default_path() -> Path:
+    """Return the solutions' lab file, or the student's where there are no solutions."""
+    path = TOP / "solutions" / "lab15_grpo.py"
+    return path if path.exists() else TOP / "lab15_grpo.py"
 
 
 def default_lab():
-    """Return the solutions' lab file, or the student's where there are no solutions."""
+    """Return the module of default_path, on hf_backend."""
     from beyond import hf_backend
 
-    path = TOP / "solutions" / "lab15_grpo.py"
-    return load_student(path if path.exists() else TOP / "lab15_grpo.py", hf_backend)
+    return load_student(default_path(), hf_backend)
 
 
 def load_student(path: str | Path, backend: Any):

@@ -19,6 +19,7 @@ from beyond.config import GRPOConfig, add_arguments, from_flags
 from beyond.data import load_rows, usable
 from beyond.logs import RunLog, mean_of
 from beyond.models import is_out_of_memory, load_policy, memory_advice
+from beyond.parallel import World
 from beyond.schedule import Schedule
 from beyond.smollm import model_folder
 
@@ -157,31 +158,26 @@ class SFTTrainer:
         return history
 
     def save(self, name: str, whole: bool = True) -> None:
-        """Write a checkpoint, or without whole the model alone; a full disk is said, no more."""
-        state = {"step": self.done, "window": self.window, "opt": self.opt.state_dict(),
-                 "random": checkpoints.random_state(),
-                 "trained": {n: p.detach() for n, p in self.policy.model.named_parameters()
-                             if p.requires_grad}}
+        """Save a checkpoint (whole=False: the model only). A full disk is reported, not raised."""
+        more = {"model": self.policy.model, "opt": self.opt,
+                "state": {"step": self.done, "window": self.window},
+                "own": {"random": checkpoints.random_state()}} if whole else {}
         try:
-            checkpoints.save(Path(self.cfg.output_dir) / name, self.policy,
-                             state if whole else None)
+            checkpoints.save(Path(self.cfg.output_dir) / name, World(),
+                             lambda folder: checkpoints.write_model(folder, self.policy), **more)
         except OSError as error:
             print(f"{name} was not saved: {error}. Earlier checkpoints are whole.")
 
     def load(self) -> None:
-        """Go back to the newest checkpoint, if there is one."""
+        """Resume at the newest checkpoint, if there is one."""
         kept = checkpoints.found(self.cfg.output_dir)
         if not kept:
             print(f"no checkpoint in {self.cfg.output_dir}: starting at step 0")
             return
-        state = checkpoints.load_state(kept[-1])
-        own = dict(self.policy.model.named_parameters())
-        with torch.no_grad():
-            for name, value in state["trained"].items():
-                own[name].copy_(value)
-        self.opt.load_state_dict(state["opt"])
+        state = checkpoints.load(kept[-1], World(), self.policy.model, self.opt)
+        own = checkpoints.load_state(kept[-1], checkpoints.RANK.format(0))
         self.done, self.window = state["step"], state["window"]
-        checkpoints.set_random_state(state["random"])
+        checkpoints.set_random_state(own["random"])
         print(f"resumed at step {self.done}")
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from beyond import batches, checkpoints, checkpoints_many, hf_backend, parallel, parallel_tp
+from beyond import batches, checkpoints, hf_backend, parallel, parallel_tp
 from beyond.config import GRPOConfig
 from beyond.data import listed, usable
 from beyond.lab_step import LabStep
@@ -354,22 +354,36 @@ class GRPOTrainer:
     # ---------------------------------------------------------------- saving
 
     def save(self, name: str, whole: bool = True) -> None:
-        """Write a checkpoint, or without whole the model alone; a full disk is said, no more."""
-        state = {
-            "settings": vars(self.cfg).copy(), "step": self.done, "place": self.place,
-            "batch": checkpoints.plain(self.batch), "window": self.window, "tokens": self.tokens,
-            "opt": self.opt.state_dict(), "random": checkpoints.random_state(), "trained": {
-                n: p.detach() for n, p in self.policy.model.named_parameters() if p.requires_grad},
-        }
+        """Save a checkpoint (whole=False: the model only). A full disk is reported, not raised."""
         path = f"{self.cfg.output_dir}/{name}"
+        more: dict[str, Any] = {}
+        if whole:
+            more = {"model": self.policy.model, "opt": self.opt, "own": {
+                "random": checkpoints.random_state(), "batch": checkpoints.plain(self.batch),
+            }, "state": {
+                "settings": vars(self.cfg).copy(), "step": self.done, "place": self.place,
+                "window": self.window, "tokens": self.tokens, "batches": self.data.size,
+            }}
         try:
-            if self.world.many:
-                checkpoints_many.save(path, self, state if whole else None)
-            else:
-                checkpoints.save(path, self.policy, state if whole else None)
+            checkpoints.save(path, self.world, self.write_model, **more)
             self.tell("on_save", path=path)
         except OSError as error:
             self.say(f"{path} was not saved: {error}. Earlier checkpoints are whole.")
+
+    def write_model(self, folder: Path) -> None:
+        """Write model and tokenizer to a folder; every rank must call it."""
+        model, how = self.policy.model, self.cfg.parallel if self.world.many else "ddp"
+        weights: dict[str, torch.Tensor] | None = None
+        # Not inside whole: it would end it.
+        names = set(model.state_dict()) if how == "fsdp" else set()
+        with parallel.whole(self.through):
+            if how == "tp":
+                weights = parallel_tp.weights(model)
+            elif how == "fsdp":
+                every = [*model.named_parameters(remove_duplicate=False), *model.named_buffers()]
+                weights = {name: value.detach() for name, value in every if name in names}
+            if self.world.main:
+                checkpoints.write_model(folder, self.policy, weights)
 
     def keep(self) -> None:
         """Write a checkpoint of this step, and remove the oldest if there are too many."""
@@ -384,17 +398,21 @@ class GRPOTrainer:
             self.say(f"no checkpoint in {self.cfg.output_dir}: starting at step 0")
             return
         folder = Path(kept[-1] if isinstance(resume, bool) else resume)
-        state = checkpoints.load_state(folder)
-        if self.world.many or "processes" in state:
-            checkpoints_many.load(folder, state, self)
-        else:
-            checkpoints.put_back(state, self.policy, self.opt)
+        state = checkpoints.load(folder, self.world, self.policy.model, self.opt)
+        parts = state["batches"]  # with tensor parallelism all ranks have the same samples
+        same = (state["processes"], parts) == (self.world.size, self.data.size)
+        kept = [checkpoints.load_state(folder, checkpoints.RANK.format(rank))
+                for rank in ([self.world.rank] if same else range(parts))]
+        batch = kept[0]["batch"]
+        if batch and not same:
+            rollouts = batches.in_order([k["batch"]["rollouts"] for k in kept])
+            batch["rollouts"] = batches.part_of(rollouts, self.data, self.cfg.group_size)
         self.done, self.place, self.window = state["step"], state["place"], state["window"]
         self.tokens = state["tokens"]
-        self.batch = checkpoints.as_sampled(state["batch"], self.policy)
+        self.batch = checkpoints.as_sampled(batch, self.policy)
         if checkpoints.odd(state, self.cfg, ("group_size", "kl_beta", "inner_steps", "loss")):
             self.batch = None  # it lacks what these settings need, or has another form
         checkpoints.seed_everything(parallel.seed_of(self.cfg.seed + self.done, self.data.rank))
-        if state["random"]:
-            checkpoints.set_random_state(state["random"])
+        if same:
+            checkpoints.set_random_state(kept[0]["random"])
         self.say(f"resumed at step {self.done}{checkpoints.changed(state, self.cfg)}")

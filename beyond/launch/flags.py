@@ -1,11 +1,9 @@
-"""What beyond.launch.tiny needs besides its loop: flags, Ctrl-C, one line for what is wrong."""
+"""What beyond.launch.tiny needs besides its loop: flags, and one line for what is wrong."""
 
 import argparse
 import os
-import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -15,16 +13,10 @@ from beyond.compare_variants import VARIANTS, Variant, resolve
 from beyond.lab_checks import LabError
 from beyond.losses import LOSSES
 from beyond.parallel import KINDS
-from beyond.plugins import TOP
+from beyond.plugins import default_path
 from tests.labfile import load_lab
 
 NUMBERS = ("iters", "eval_every", "eval_n")  # a run may go on with others of these
-
-
-def default_lab() -> Path:
-    """Return the solutions' lab file, or the student's where there are no solutions."""
-    path = TOP / "solutions" / "lab15_grpo.py"
-    return path if path.exists() else TOP / "lab15_grpo.py"
 
 
 def parse(about: str | None, args: Sequence[str] | None = None) -> argparse.Namespace:
@@ -40,7 +32,7 @@ def parse(about: str | None, args: Sequence[str] | None = None) -> argparse.Name
     """
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = first.add_argument
-    add("--lab", default=str(default_lab()), metavar="FILE", help="your lab file (the solutions')")
+    add("--lab", default=str(default_path()), metavar="FILE", help="your lab file (the solutions')")
     add("--loss", default="lab", metavar="NAME",
         help=f"lab (your grpo_loss), or one of beyond.compare: {', '.join(VARIANTS)}")
     add("--parallel", default="ddp", choices=KINDS, help="ddp: all weights on every rank; "
@@ -108,21 +100,6 @@ def about(flags: argparse.Namespace) -> dict:
 def restarts() -> int:
     """Return how often torchrun --max-restarts has started the ranks again."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-
-
-@contextmanager
-def ctrl_c() -> Iterator[list[int]]:
-    """Give a list that is no longer empty after Ctrl-C; a second Ctrl-C ends at once."""
-    def note(number, frame):
-        asked.append(number)
-        signal.signal(signal.SIGINT, before)
-
-    asked: list[int] = []
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def ended(error: Exception, code: int) -> int:

@@ -11,7 +11,7 @@ Six things change from train_grpo; each of them stands in one place:
     loss         is divided by what ALL ranks have of rows, tokens or groups            Share
     gradients    backward leaves their mean on all ranks, so all make the same step     wrap
     numbers      are added up as sums and counts; a mean of means would be wrong        over_ranks
-    files        rank 0 evaluates and writes; checkpoints are everybody's               sharded.py
+    files        rank 0 evaluates and writes; checkpoints are everybody's               save, load
 
 OUT gets the lab's files and checkpoint-N; --resume, or a start by --max-restarts, goes on from it.
 """
@@ -28,12 +28,15 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 import lab15_run
 import tinylm
+from beyond import checkpoints
 from beyond.compare_variants import functions
 from beyond.lab_checks import LabError
-from beyond.launch.flags import about, ctrl_c, ended, parse
-from beyond.launch.sharded import Checkpoints, Policy
-from beyond.parallel import World, gather, my_part, seed_of, start, stop, total
+from beyond.launch.flags import about, ended, parse
+from beyond.launch.sharded import Policy
+from beyond.parallel import World, ctrl_c, gather, my_part, seed_of, start, stop, stopped, total
 from beyond.plugins import load_student
+
+KEEP = 2  # checkpoints
 
 # What each number of grpo_step is a mean over. The loss is one share for each rank.
 UNITS = {"reward": "rows", "loss": "ranks", "kl": "tokens", "clip_frac": "tokens",
@@ -120,8 +123,8 @@ class Run:
         lab.sample = self.policy.sample
         evals = ("eval_iter", "acc_sampled", "acc_greedy")
         self.hist: dict[str, list] = {k: [] for k in (*UNITS, *evals)}
-        self.saved = Checkpoints(flags.out, world, self.policy, self.opt, about(flags))
-        self.hist.update(self.saved.load(flags.resume))
+        self.out, self.about = flags.out, about(flags)
+        self.load(flags.resume)
         for _ in self.hist["loss"]:  # take rng to where it was
             tinylm.make_batch(cfg.prompts_per_iter, self.rng)
 
@@ -146,6 +149,56 @@ class Run:
                     tinylm.accuracy(self.policy.whole, n=self.cfg.eval_n, greedy=greedy))
 
 
+    def save(self, it: int) -> None:
+        """Write checkpoint-it, and remove all but the newest; every rank must call it.
+
+        What cannot be written is reported, and training continues: those before are whole.
+        """
+        name = f"checkpoint-{it}"
+        try:
+            checkpoints.save(
+                self.out / name, self.world, model=self.policy.model, opt=self.opt,
+                state={"about": self.about, "history": self.hist},
+                own={"random": checkpoints.random_state()})
+            if self.world.main:
+                checkpoints.prune(self.out, KEEP)
+        except OSError as error:
+            if self.world.main:
+                print(f"{name} was not saved: {error}. Those before are whole.", flush=True)
+
+    def load(self, resume: bool) -> None:
+        """Take up the newest checkpoint, if there is one; every rank must call it.
+
+        Args:
+            resume: False: there must be none, or a restart would take up another run's.
+
+        A rank goes on with the random numbers that it had. One that was not there then (there are
+        more ranks now) starts at its seed, and those of ranks that are gone are dropped.
+
+        Raises:
+            ValueError: there is one though resume is False, or it has other settings; which.
+            OSError: it is damaged.
+        """
+        kept = gather(self.world, checkpoints.found(self.out))[0]
+        if not kept:
+            return
+        last = kept[-1]
+        if not resume:
+            raise ValueError(f"{last} is of another run: go on with it by --resume, or give "
+                             "another --out")
+        before = checkpoints.load_state(last)["about"]
+        for name, value in self.about.items():
+            if before.get(name) != value:
+                raise ValueError(f"{last} was made with {name} = {before.get(name)!r}, not "
+                                 f"{value!r}: give that, or another --out")
+        state = checkpoints.load(last, self.world, self.policy.model, self.opt)
+        self.policy.refresh()
+        self.hist.update(state["history"])
+        if self.world.rank < state["processes"]:
+            own = checkpoints.load_state(last, checkpoints.RANK.format(self.world.rank))
+            checkpoints.set_random_state(own["random"])
+
+
 def train(run: Run, out: Path | None) -> None:
     """Train as lab.train_grpo does.
 
@@ -159,16 +212,16 @@ def train(run: Run, out: Path | None) -> None:
     cfg, world, hist = run.cfg, run.world, run.hist
     lab, policy = vars(run.lab), run.policy.whole
     files = lab15_run.Run(lab, cfg, policy, hist, out, fresh=False, watch=False)
-    with ctrl_c() as asked, files:
+    with ctrl_c(world) as pressed, files:
         if not hist["loss"]:
             run.evaluate(0)
         left = range(len(hist["loss"]) + 1, cfg.iters + 1)
         for it in files.progress(left, world.main):
             run.step(it)
-            [leave] = total(world, [len(asked)])  # a rank that leaves alone leaves others waiting
+            leave = stopped(world, pressed)  # a rank that leaves alone leaves others waiting
             if it % cfg.eval_every == 0 or it == cfg.iters or leave:
                 run.evaluate(it)
-                run.saved.save(it, hist)
+                run.save(it)
                 files.save()
                 if world.main:
                     shown = [f"{k} {v[-1]:.3f}" for k, v in hist.items() if k != "eval_iter"]

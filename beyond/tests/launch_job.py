@@ -163,7 +163,7 @@ def small_run(world, folder, *changes):
             "--prompts-per-iter", str(P), "--G", str(G), "--out", str(folder / "small"), *changes]
     with mock.patch.object(tinylm, "load_or_train_sft", lambda path: model()):
         run = tiny.Run(command.parse(None, args), world)
-    run.saved.save = lambda *_: None
+    run.save = lambda *_: None
     run.lab.sample = lambda policy, *rest, **named: sample(run.policy.whole, *rest, **named)
     run.lab.reward = lambda response, answer: len(response) % 3 / 2  # one that it can get
     return run
@@ -242,7 +242,7 @@ def read_runs(world, folder):
 
 def everything(world, folder):
     """Do all of it; rank 0 writes."""
-    lab = tiny.load_student(command.default_lab(), tinylm)
+    lab = tiny.load_student(command.default_path(), tinylm)
     found = {"gradients": compare_gradients(world, lab), "messages": messages(world, folder),
              "trainings": compare_trainings(world, folder), "seeds": seeds(world, folder)}
     if world.size == 2:
