@@ -1,7 +1,9 @@
 """From a folder or a model to a Policy: device, adapters, checkpointing, reference."""
 
+import contextlib
 import copy
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -123,3 +125,19 @@ def memory_advice(cfg: GRPOConfig) -> str:
     return (f"out of memory: {micro}, lower group_size (now {cfg.group_size}) or max_new_tokens "
             f"(now {cfg.max_new_tokens}), or set gradient_checkpointing or lora_rank. Resume goes "
             "on with the new settings from the last checkpoint")
+
+
+@contextlib.contextmanager
+def advice_when_memory_is_out(cfg: GRPOConfig, opt: torch.optim.Optimizer) -> Iterator[None]:
+    """Free the gradients and say what to change if memory is out in the block.
+
+    Raises:
+        MemoryError: memory is out; the message names what to change.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        opt.zero_grad(set_to_none=True)
+        raise MemoryError(f"{memory_advice(cfg)}. ({str(error):.100})") from error

@@ -6,7 +6,6 @@ Checkpoints and logs are those of train_hf, so GRPO goes on from OUT/final with 
 """
 
 import argparse
-import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,12 @@ from typing import Any
 import torch
 
 from beyond import checkpoints, hf_backend
+from beyond.batches import next_rows
 from beyond.checkpoints import seed_everything
 from beyond.config import GRPOConfig, add_arguments, from_flags
 from beyond.data import load_rows, usable
 from beyond.logs import RunLog, mean_of
-from beyond.models import is_out_of_memory, load_policy, memory_advice
+from beyond.models import advice_when_memory_is_out, load_policy
 from beyond.parallel import World
 from beyond.schedule import Schedule
 from beyond.smollm import model_folder
@@ -87,12 +87,9 @@ class SFTTrainer:
 
     def batches(self, rows: list[dict]):
         """Yield the batches of all epochs."""
-        for epoch in range(self.cfg.num_train_epochs):
-            order = list(range(len(rows)))
-            if self.cfg.shuffle:
-                random.Random(f"{self.cfg.seed}-{epoch}").shuffle(order)
-            for i in range(0, len(rows), self.cfg.prompts_per_step):
-                yield [rows[j] for j in order[i : i + self.cfg.prompts_per_step]]
+        place = {"epoch": 0, "row": 0}
+        while place["epoch"] < self.cfg.num_train_epochs:
+            yield next_rows(place, rows, self.cfg)
 
     def train(self, dataset, resume: bool = False) -> list[dict[str, float]]:
         """Train; return the log. Ctrl-C is a normal end: what was trained is in final/.
@@ -111,12 +108,8 @@ class SFTTrainer:
             self.load()
         log = RunLog(cfg, self.done if resume else None)
         try:
-            return self.steps(batches, log)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            self.opt.zero_grad(set_to_none=True)
-            raise MemoryError(f"{memory_advice(cfg)}. ({str(error):.100})") from error
+            with advice_when_memory_is_out(cfg, self.opt):
+                return self.steps(batches, log)
         finally:
             self.save("final", whole=False)
             log.close()

@@ -26,12 +26,11 @@ from beyond.config import GRPOConfig, add_arguments, from_flags
 from beyond.models import load_policy
 from beyond.parallel_tp import one_of
 from beyond.plugins import default_lab, from_file, load_student, loss_differs
-from beyond.reports import quiet
 from beyond.settings import nearest
 from beyond.smollm import model_folder
-from beyond.trainer import GRPOTrainer
+from beyond.trainer import GRPOTrainer, quiet
+from tinylm import write_file
 
-TOP = Path(__file__).resolve().parent.parent
 REWARDS = {
     "exact": rewards.ExactMatchReward,
     "numeric": rewards.NumericReward,
@@ -195,9 +194,8 @@ def train(flags: argparse.Namespace, world: parallel.World) -> int:
         return 130
     if world.main and before is not None and history:
         after = history[-1].get("eval/accuracy")
-        summary = {"before": before, "after": after}
-        path = Path(trainer.cfg.output_dir) / "summary.json"
-        path.write_text(json.dumps(summary), encoding="utf-8")
+        summary = json.dumps({"before": before, "after": after}).encode()
+        write_file(Path(trainer.cfg.output_dir) / "summary.json", lambda file: file.write(summary))
         if after is not None:
             print(f"mean reward on {len(trainer.eval_rows)} held-out prompts: "
                   f"{before:.3f} -> {after:.3f}")
