@@ -15,7 +15,6 @@ are not in the floor.
 
 import argparse
 import copy
-import json
 import math
 import random
 import statistics
@@ -35,16 +34,14 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for python beyond/bench/step.py
 
 import tinylm
-from lab15_run import TOP, commit, machine
+from beyond.bench.common import save, seconds
+from lab15_run import TOP, about
 from tests.labfile import load_lab
 
 RESULTS = Path(__file__).resolve().parent / "results" / "step.json"
 GROUPS = (8, 16, 32, 64)
 LENGTHS = (4, 8, 16, 32)
 AIM = 2.5  # grpo_step over its floor
-
-# CPU time leaves out what other programs take; Windows counts it in ticks of 16 ms, too coarse.
-cpu_time = time.perf_counter if sys.platform == "win32" else time.process_time
 
 Work = Callable[[], Any]
 Times = dict[str, list[float]]  # seconds per round
@@ -208,13 +205,6 @@ def multiply(products: Iterable[Product]) -> None:
 # ============================================================== measuring
 
 
-def seconds(work: Work) -> tuple[float, float]:
-    """Return (seconds on the clock, seconds of this process on the CPU) of a call."""
-    cpu, clock = cpu_time(), time.perf_counter()
-    work()
-    return time.perf_counter() - clock, cpu_time() - cpu
-
-
 def measure_parts(setup: Setup, cfg: Any, rounds: Iterable[int]) -> tuple[Times, Times]:
     """Time step, floor and parts in turn; return the seconds on the clock and on the CPU.
 
@@ -347,10 +337,8 @@ def run(lab_path: str, rounds: int) -> dict[str, Any]:
         return statistics.median(a / b for a, b in zip(times["grpo_step"], times[floor]))
 
     return {
-        "schema": 1,
-        "command": " ".join(["python -m beyond.bench.step", *sys.argv[1:]]),
-        "commit": commit(), "machine": machine(), "torch": torch.__version__,
-        "threads": torch.get_num_threads(), "lab": Path(lab_path).name,
+        "schema": 1, **about(" ".join(["python -m beyond.bench.step", *sys.argv[1:]])),
+        "lab": Path(lab_path).name,
         "config": vars(cfg), "model": tinylm.MODEL, "rounds": rounds, "calls": calls,
         "cpu_ms": {k: 1e3 * statistics.median(v) for k, v in cpu.items()},
         "clock_ms": {k: 1e3 * statistics.median(v) for k, v in clock.items()},
@@ -381,7 +369,7 @@ def main() -> None:
     print_growth("response length (G = 8)", result["by_length"])
     print(f"\nmeasured in {result['seconds']} s")
     if flags.save:
-        tinylm.write_file(RESULTS, lambda file: file.write(json.dumps(result, indent=1).encode()))
+        save(RESULTS, result)
         print(f"saved {RESULTS.relative_to(TOP)}")
 
 
