@@ -16,8 +16,8 @@ from typing import Any
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from beyond.compare_run import Spec, train
+from lab15_run import TOP
 
-TOP = Path(__file__).resolve().parent.parent
 PRELOAD = ["torch", "beyond.compare_run"]
 
 

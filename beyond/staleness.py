@@ -29,7 +29,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TOP = Path(__file__).resolve().parent.parent
+from lab15_run import TOP
+
 RESULTS = TOP / "beyond" / "bench" / "results" / "staleness.jsonl"
 ITERS, LR, FAST = 300, 3e-4, 1e-3
 STALENESS = (0, 1, 4, 16)
