@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from beyond.compare_stats import BASE, LEVEL, Summaries, column, compared, summary, values
+from beyond.compare_stats import BASE, LEVEL, Summaries, column, compared, summaries, values
 
 BLUE, ORANGE, BLACK = "#0072B2", "#D55E00", "black"
 CURVES = (  # (key of an evaluation, file name, what the y axis says)
@@ -147,8 +147,7 @@ def save_all(by_task: dict[str, list[dict]], folder: Path, only: tuple = ()) -> 
         for key, name, label in CURVES:
             if any(value == value for run in runs for value in column(run, key)):
                 figures[f"{task}_{name}"] = partial(curves, runs, key, label)
-        found: Summaries = {v: {r["seed"]: summary(r) for r in rs}
-                            for v, rs in by_variant(runs).items()}  # fmt: skip
+        found = {name: told for name, told in summaries(runs).items() if told}
         if BASE in found and len(found) > 1:
             figures[f"{task}_differences"] = partial(forest, found, task)
     if "hack" in by_task:

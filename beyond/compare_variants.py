@@ -9,9 +9,8 @@ only the KL term's weight relative to the rest would notice, and where the const
 is 0. What is set here follows the papers, translated where the scale asks for it; `note` says so.
 """
 
-import difflib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
@@ -22,6 +21,7 @@ import tinylm
 from beyond import longtask
 from beyond.advantages import ADVANTAGES
 from beyond.losses import KL_ESTIMATORS, LOSSES, zoo
+from beyond.settings import nearest
 
 # ============================================================== tasks
 
@@ -117,14 +117,17 @@ SETS = {
 }  # fmt: skip
 
 
-def known(name: str, names: Iterable[str], what: str) -> str:
-    """Return the name if it is one of the names, else end with a line that names the nearest."""
-    names = list(names)
-    if name in names:
-        return name
-    near = difflib.get_close_matches(name, names, 1, 0.4)
-    hint = f"did you mean {near[0]}? " if near else ""
-    sys.exit(f"no {what} is called {name!r}; {hint}known: {', '.join(names)}")
+def known(name: str, names: Collection[str], what: str) -> str:
+    """Return the name if it is one of the names, else end with a line that names the nearest.
+
+    Args:
+        name: as it was given.
+        names: all there are.
+        what: they are names of.
+    """
+    if name not in names:
+        sys.exit(f"no {what} is called {name!r}{nearest(name, names)}")
+    return name
 
 
 def resolve(losses: Sequence[str], advantages: Sequence[str], kls: Sequence[str]) -> list[Variant]:

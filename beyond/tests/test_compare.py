@@ -207,7 +207,7 @@ def test_an_unknown_name_is_answered_with_the_nearest():
             resolve(wrong, [], [])
     with pytest.raises(SystemExit, match="did you mean leave_one_out"):
         resolve(["grpo"], ["leave_1_out"], [])
-    with pytest.raises(SystemExit, match="known: k1, k2"):
+    with pytest.raises(SystemExit, match="known are k1, k2"):
         resolve(["grpo"], [], ["zzz"])
 
 
