@@ -144,9 +144,9 @@ def total(world: World, numbers: list[float]) -> list[float]:
     return _reduced(world, numbers, dist.ReduceOp.SUM)
 
 
-def extreme(world: World, numbers: list[float], largest: bool = True) -> list[float]:
-    """Return the largest (or smallest) of each number over all ranks; every rank must call it."""
-    return _reduced(world, numbers, dist.ReduceOp.MAX if largest else dist.ReduceOp.MIN)
+def extreme(world: World, numbers: list[float]) -> list[float]:
+    """Return the largest of each number over all ranks; every rank must call it."""
+    return _reduced(world, numbers, dist.ReduceOp.MAX)
 
 
 def gather(world: World, thing: Any) -> list:
