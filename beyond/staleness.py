@@ -24,10 +24,11 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import psutil
 
 from lab15_run import TOP
 
@@ -111,23 +112,15 @@ def keep(path: Path, head: dict, runs: list[dict]) -> None:
     tinylm.write_file(path, lambda file: file.write(data))
 
 
-def cores_in_use(seconds: float = 1.0) -> float | None:
-    """Return how many cores work for others, before a run; None where nobody can say.
+def cores_in_use(seconds: float = 1.0) -> float:
+    """Return how many cores work for others, before a run.
 
     The calmest of up to three readings: processes of the last run may take a moment to end.
     """
-    def busy() -> float:
-        numbers = list(map(int, Path("/proc/stat").read_text("ascii").split("\n")[0].split()[1:9]))
-        return (sum(numbers) - numbers[3] - numbers[4]) / os.sysconf("SC_CLK_TCK")
-
     found: list[float] = []
-    try:
-        while len(found) < 3 and min(found, default=CALM) >= CALM:
-            before, start = busy(), time.perf_counter()
-            time.sleep(seconds)
-            found.append(round((busy() - before) / (time.perf_counter() - start), 2))
-    except (OSError, ValueError):
-        return None
+    while len(found) < 3 and min(found, default=CALM) >= CALM:
+        share = psutil.cpu_percent(seconds) / 100
+        found.append(round(share * (psutil.cpu_count() or 1), 2))
     return min(found)
 
 
@@ -224,7 +217,7 @@ def measure(flags: argparse.Namespace, wrong: list[str]) -> None:
             head |= {"torch": found.pop("torch"), "commit": commit()}
             runs.append({"setting": setting.name, "set": name, "seed": seed, **setting._asdict(),
                          "commit": commit(), "others": others,
-                         "quiet": others is None or others < CALM} | found)
+                         "quiet": others < CALM} | found)
             keep(flags.out, head, runs)
 
 
