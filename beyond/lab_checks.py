@@ -88,8 +88,6 @@ def checked(function: Callable, task: int, lab: Any, backend: Any) -> Callable:
 
     @functools.wraps(function)
     def run(*args, **kwargs):
-        from beyond.models import is_out_of_memory
-
         try:
             with as_tinylm(backend):
                 result = function(*args, **kwargs)
@@ -97,7 +95,7 @@ def checked(function: Callable, task: int, lab: Any, backend: Any) -> Callable:
             raise
         except (Exception, SystemExit) as error:
             line, ours = where_in(error, lab.__file__)
-            if is_out_of_memory(error) or (ours and isinstance(error, KNOWN)):
+            if lab15_run.out_of_memory(error) or (ours and isinstance(error, KNOWN)):
                 raise
             what = (str(error).strip().splitlines() or [""])[0]
             if isinstance(error, NameError):  # an import that failed was only noted by load_lab

@@ -33,8 +33,7 @@ from beyond.services_types import (
     inputs_of,
 )
 from beyond.shaping import informative_groups
-from beyond.weights import sequence_weights, token_weights
-from beyond.wrappers import tis
+from beyond.weights import sequence_weights, tis, token_weights
 from lab15_run import TOP
 
 SFT = TOP / "tinylm_sft.pt"

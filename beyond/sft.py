@@ -17,8 +17,8 @@ from beyond.batches import next_rows
 from beyond.checkpoints import seed_everything
 from beyond.config import GRPOConfig, add_arguments, from_flags
 from beyond.data import load_rows, usable
+from beyond.hf_policy import advice_when_memory_is_out, load_policy
 from beyond.logs import RunLog, mean_of
-from beyond.models import advice_when_memory_is_out, load_policy
 from beyond.parallel import World
 from beyond.schedule import Schedule
 from beyond.smollm import model_folder

@@ -23,7 +23,7 @@ import torch
 from beyond import data, hf_backend, parallel, rewards
 from beyond.batches import check_parts
 from beyond.config import GRPOConfig, add_arguments, from_flags
-from beyond.models import load_policy
+from beyond.hf_policy import load_policy
 from beyond.parallel_tp import one_of
 from beyond.plugins import default_lab, from_file, load_student, loss_differs
 from beyond.settings import nearest

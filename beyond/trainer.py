@@ -25,6 +25,7 @@ import torch
 from beyond import batches, checkpoints, hf_backend, parallel, parallel_tp
 from beyond.config import GRPOConfig
 from beyond.data import listed, usable
+from beyond.hf_policy import advice_when_memory_is_out, policy_of, reference_of
 from beyond.lab_step import LabStep
 from beyond.logs import RunLog, mean_of
 from beyond.measures import (
@@ -35,11 +36,10 @@ from beyond.measures import (
     rollout_metrics,
     tokens_of,
 )
-from beyond.models import advice_when_memory_is_out, policy_of, reference_of
 from beyond.plugins import advantage_of, default_lab, loss_of, with_own
 from beyond.rewards import call
 from beyond.schedule import Schedule
-from beyond.wrappers import entropy_bonus
+from beyond.weights import entropy_bonus
 
 
 class GRPOTrainer:

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 import tinylm
-from beyond import GRPOConfig, data, hf_backend, logs, models, plugins, reward_calls
+from beyond import GRPOConfig, data, hf_backend, hf_policy, logs, plugins, reward_calls
 from beyond.lab_checks import LabError, how_to_test
 from beyond.tests import tiny
 from beyond.tests.test_hf_train import trainer
@@ -178,9 +178,9 @@ def test_a_reward_that_cannot_be_used_is_said(reward, said):
 
 def test_a_missing_folder_and_a_name_for_a_model_are_said():
     with pytest.raises(OSError, match="cannot be loaded: there is no such folder"):
-        models.load_policy("runs of mine/x/final", GRPOConfig())
+        hf_policy.load_policy("runs of mine/x/final", GRPOConfig())
     with pytest.raises(ValueError, match="from_pretrained"):
-        models.policy_of("name", None, GRPOConfig())
+        hf_policy.policy_of("name", None, GRPOConfig())
 
 
 def test_an_output_folder_that_cannot_be_made_is_named(tmp_path):

@@ -12,7 +12,6 @@ import torch
 import lab15_run
 import tinylm
 from beyond import checkpoints, plot
-from beyond.launch import flags as command
 from beyond.launch import tiny
 from beyond.parallel import World, seed_of
 from beyond.tests import launch_job
@@ -99,7 +98,7 @@ def test_ranks_draw_the_same_prompts_and_other_samples(job, ranks):
 
 def run_of(out, *more, lab=None, world=None):
     args = [*FEW, "--out", str(out), *more, *(["--lab", str(lab)] if lab else [])]
-    return tiny.Run(command.parse(None, args), world or World())
+    return tiny.Run(tiny.parse(None, args), world or World())
 
 
 def weights(run):
@@ -109,7 +108,7 @@ def weights(run):
 def test_alone_it_is_the_labs_train_grpo_to_the_bit(tmp_path):
     run = run_of(tmp_path, "--seed", "3")
     tiny.train(run, tmp_path)
-    lab = tiny.load_student(command.default_path(), tinylm)
+    lab = tiny.load_student(tiny.default_path(), tinylm)
     policy, history = lab.train_grpo(run.cfg, verbose=False)
     assert torch.equal(weights(run), torch.cat([p.detach().flatten() for p in policy.parameters()]))
     assert run.hist == history and lab15_run.verdict(run.cfg, run.hist)
@@ -243,7 +242,7 @@ def test_a_wrong_flag_is_one_line(capsys, tmp_path, more, said):
 
 def test_an_unwritten_task_is_named(capsys, tmp_path):
     lab = tmp_path / "lab.py"
-    text = command.default_path().read_text(encoding="utf-8")
+    text = tiny.default_path().read_text(encoding="utf-8")
     lab.write_text(text.replace("    d = ref_logp - logp\n    return torch.exp(d) - d - 1",
                                 "    raise NotImplementedError"), encoding="utf-8")
     assert tiny.main(["--lab", str(lab), "--out", str(tmp_path)]) == 2
@@ -251,10 +250,10 @@ def test_an_unwritten_task_is_named(capsys, tmp_path):
 
 
 def test_losses_have_their_own_clip_and_beta_unless_flags_say_otherwise():
-    cfg = command.parse(None, ["--loss", "dapo"]).cfg
+    cfg = tiny.parse(None, ["--loss", "dapo"]).cfg
     assert (cfg.beta, cfg.clip_eps) == (0.0, 0.2)
-    assert command.parse(None, ["--loss", "dapo", "--beta", "0.1"]).cfg.beta == 0.1
-    assert command.parse(None, []).cfg.beta == 0.04
+    assert tiny.parse(None, ["--loss", "dapo", "--beta", "0.1"]).cfg.beta == 0.1
+    assert tiny.parse(None, []).cfg.beta == 0.04
 
 
 def test_a_step_that_never_calls_grpo_loss_is_named_on_several_ranks():

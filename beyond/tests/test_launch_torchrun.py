@@ -15,7 +15,6 @@ import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from beyond import checkpoints
-from beyond.launch import flags as command
 from beyond.launch import tiny
 from beyond.parallel import World
 from beyond.tests.launch_run import TORCHRUN, finished, started, torchrun
@@ -44,7 +43,7 @@ THEN_RAISE = f'{ONCE}\n        raise RuntimeError("a mistake of rank 1")'
 
 def lab_that(path, what):
     """Write the lab file with a step that does this; return its path."""
-    text = command.default_path().read_text(encoding="utf-8")
+    text = tiny.default_path().read_text(encoding="utf-8")
     path.write_text(text + FAILS.format(what), encoding="utf-8")
     return path
 
@@ -75,7 +74,7 @@ def assert_equal(one, other, tmp_path):
 
 def alone(out, iters):
     """Return a Run of one process that goes on from a folder."""
-    return tiny.Run(command.parse(None, [*RUN, "--out", str(out), "--resume",
+    return tiny.Run(tiny.parse(None, [*RUN, "--out", str(out), "--resume",
                                          "--iters", str(iters)]), World())
 
 
