@@ -160,6 +160,11 @@ def parts_of(model: Any, opt: Any) -> dict[str, Any]:
 def write_shards(parts: dict[str, Any], folder: Path, world: World) -> None:
     """Write what parts_of returned; every rank must call it.
 
+    Args:
+        parts: this rank's.
+        folder: it is made.
+        world: the World.
+
     Raises:
         OSError: it could not be written on some rank; on all ranks.
     """
@@ -258,7 +263,13 @@ def changed(state: dict[str, Any], cfg) -> str:
 
 
 def odd(state: dict[str, Any], cfg, names: tuple[str, ...]) -> list[str]:
-    """Return which of some settings differ from those of a checkpoint."""
+    """Return which of some settings differ from those of a checkpoint.
+
+    Args:
+        state: of a checkpoint.
+        cfg: a GRPOConfig.
+        names: those looked at.
+    """
     before = state.get("settings", {})
     return [k for k in names if k in before and before[k] != getattr(cfg, k)]
 

@@ -136,7 +136,13 @@ def kept_path(task: str) -> Path:
 
 
 def keep(task: str, runs: list[dict], command: str) -> None:
-    """Write the runs of a task to the repository: a line about all, then one a run."""
+    """Write the runs of a task to the repository: a line about all, then one a run.
+
+    Args:
+        task: a name of TASKS.
+        runs: finished ones, as read_run returns them.
+        command: that made them.
+    """
     settings = {run["variant"]: run["run"]["variant"] for run in runs}
     same = {k: runs[0]["run"][k] for k in ("iters", "eval_every", "inner_steps", "lab", "sft")}
     head = {**about(command), "threads": 1, "seeds": sorted({r["seed"] for r in runs}),

@@ -35,7 +35,13 @@ def by_variant(runs: list[dict]) -> dict[str, list[dict]]:
 
 
 def curves(runs: list[dict], key: str, label: str) -> Figure:
-    """Return small panels, one a variant: every seed thin, mean and range; grpo's mean dashed."""
+    """Return small panels, one a variant: every seed thin, mean and range; grpo's mean dashed.
+
+    Args:
+        runs: of one task.
+        key: of an evaluation.
+        label: of the y axis.
+    """
     groups = by_variant(runs)
     columns = min(4, len(groups))
     rows = -(-len(groups) // columns)

@@ -86,7 +86,13 @@ def merged(parts: list[tuple[dict, int, Tensor]], G: int) -> tuple[dict, Tensor]
 
 
 def collect(run: "Run", prompts: list[str], answers: list[str]) -> tuple[dict, Tensor, float]:
-    """Return (sample's dict, rewards, share of groups without signal) of one iteration."""
+    """Return (sample's dict, rewards, share of groups without signal) of one iteration.
+
+    Args:
+        run: the run.
+        prompts: P texts; more are drawn where the variant refills.
+        answers: P texts.
+    """
     lab, cfg, batch = run.lab, run.cfg, (prompts, answers)
 
     def draw() -> tuple[list, Tensor]:
@@ -111,7 +117,13 @@ def collect(run: "Run", prompts: list[str], answers: list[str]) -> tuple[dict, T
 
 
 def step(run: "Run", prompts: list[str], answers: list[str]) -> dict[str, float]:
-    """Return the statistics of one iteration: the lab's grpo_step with the variant's functions."""
+    """Return the statistics of one iteration: the lab's grpo_step with the variant's functions.
+
+    Args:
+        run: the run.
+        prompts: P texts.
+        answers: P texts.
+    """
     lab, cfg, policy = run.lab, run.cfg, run.policy
     out, rewards, silent = collect(run, prompts, answers)
     adv = run.advantage(rewards, cfg.G, cfg.scale_std)
@@ -136,6 +148,12 @@ def ask(task: Task, model: Any, seed: int, greedy: bool = False) -> tuple[dict, 
     """Return (sample's dict, responses, 1.0 or 0.0 each) for the held-out problems.
 
     The same problems, the same generator and so the same numbers as the backend's accuracy.
+
+    Args:
+        task: the task.
+        model: a TinyLM.
+        seed: of the generator.
+        greedy: take the likeliest tokens.
     """
     pairs = [task.model.EVAL_PAIRS[i % len(task.model.EVAL_PAIRS)] for i in range(EVAL_N)]
     generator = torch.Generator(tinylm.device_of(model)).manual_seed(seed)

@@ -168,6 +168,12 @@ def functions(variant: Variant, lab: ModuleType, budget: int, G: int) -> tuple[C
     """Return (loss, advantage) of a variant, with its extras bound.
 
     grpo and the group advantages are the lab file's own functions, unchanged.
+
+    Args:
+        variant: a row of the table.
+        lab: a module of load_lab.
+        budget: L of losses that take it: tokens of the longest response.
+        G: group size.
     """
     own_kl = variant.kl != "k3"  # the lab's grpo_loss knows k3 only
     loss: Any = (LOSSES if own_kl else zoo(lab))[variant.loss]

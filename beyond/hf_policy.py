@@ -295,6 +295,11 @@ def trained_in_full(model, cfg: GRPOConfig) -> None:
 def policy_of(model, tokenizer, cfg: GRPOConfig) -> Policy:
     """Return the policy of a model with the settings of a config.
 
+    Args:
+        model: a causal LM that is loaded; it is changed in place.
+        tokenizer: its tokenizer.
+        cfg: a GRPOConfig.
+
     Raises:
         ValueError: no such device, or peft is missing.
     """

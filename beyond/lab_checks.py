@@ -82,6 +82,12 @@ def checked(function: Callable, task: int, lab: Any, backend: Any) -> Callable:
 
     Out-of-memory errors, and what beyond/ itself says in one line (a reward that raised, a prompt
     that is too long), go through.
+
+    Args:
+        function: the lab file's.
+        task: its number, 1 to 5.
+        lab: the lab file's module.
+        backend: what stands for tinylm while the function runs.
     """
     head = f"your {function.__name__} (Task {task})"
     tail = f"Test: {how_to_test(task, lab.__file__)}"

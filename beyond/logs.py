@@ -120,7 +120,7 @@ class RunLog:
         write_file(path, lambda file: file.write("".join(kept).encode()))
 
     def _append(self, name: str, lines: list[dict]) -> None:
-        """Add lines to a file; a full disk is said, and training goes on."""
+        """Append lines to a file. A full disk is reported once; training continues."""
         text = "\n" * (name in self.torn) + "".join(json.dumps(line) + "\n" for line in lines)
         try:
             with open(self.paths[name], "a", encoding="utf-8") as file:
@@ -145,7 +145,13 @@ class RunLog:
         tqdm.write(f"step {step} | " + " | ".join(parts))
 
     def completions(self, step: int, rows: list[dict], shown: int = 0) -> None:
-        """Write responses as JSONL, and show the first as a table."""
+        """Write responses as JSONL, and show the first as a table.
+
+        Args:
+            step: the number of steps done.
+            rows: of trainer.completion_rows.
+            shown: how many are shown; 0: none.
+        """
         self._append("completions", [{"step": step} | row for row in rows])
         if shown and rows:
             tqdm.write(table(rows[:shown]))

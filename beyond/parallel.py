@@ -305,7 +305,13 @@ class Through(nn.Module):
 
 
 def scorer(policy: nn.Module, world: World, how: str) -> nn.Module:
-    """Return wrap(Through(policy)), ready for use."""
+    """Return wrap(Through(policy)), ready for use.
+
+    Args:
+        policy: an hf_backend.Policy.
+        world: the World.
+        how: ddp or fsdp.
+    """
     made = wrap(Through(policy), world, how) if world.many else Through(policy)
     if world.many and how == "fsdp":  # its first forward tells FSDP2 which module is the whole
         with torch.no_grad():
@@ -351,6 +357,11 @@ def turns(world: World, pieces: list, how: str) -> list:
     """Return a rank's micro-batches, with FSDP2 as many as any rank has: the last again.
 
     Every forward and backward of FSDP2 gathers weights from all ranks. DDP waits once, at the end.
+
+    Args:
+        world: the World.
+        pieces: this rank's micro-batches.
+        how: ddp or fsdp.
     """
     if not world.many or how != "fsdp":
         return pieces

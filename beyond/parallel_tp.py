@@ -32,7 +32,14 @@ def one_of(world: World, how: str) -> World:
 
 
 def scorer(policy, ref, world: World, how: str) -> nn.Module:
-    """Return parallel.scorer(policy, ...); with tensor parallelism both models are cut first."""
+    """Return parallel.scorer(policy, ...); with tensor parallelism both models are cut first.
+
+    Args:
+        policy: an hf_backend.Policy.
+        ref: the reference, or None.
+        world: the World.
+        how: ddp, fsdp or tp.
+    """
     for one in (policy, ref) if how == "tp" else ():
         if one is not None:
             split(one.model, world)
@@ -43,6 +50,11 @@ def once(world: World, how: str, do: Callable[[], Any]) -> Any:
     """Return do(); with tensor parallelism rank 0's, on every rank.
 
     A reward need not say the same twice (a judge, a clock), and one call is cheaper.
+
+    Args:
+        world: the World.
+        how: ddp, fsdp or tp.
+        do: what to call.
     """
     if how != "tp" or not world.many:
         return do()

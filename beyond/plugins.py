@@ -181,7 +181,7 @@ def find_loss(name: str, lab) -> Callable:
 def with_own(cfg: GRPOConfig, lab) -> GRPOConfig:
     """Return the config with a loss's own clip range and kl_beta where none are set.
 
-    What is set and the loss cannot take is said.
+    Warn about settings that the loss does not accept.
     """
     loss = find_loss(cfg.loss, lab)
     known = inspect.signature(loss).parameters

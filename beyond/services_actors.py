@@ -317,6 +317,14 @@ class TrainerActor(Member):
 
         Those need beyond.losses.grpo, the same formula with weights. A weight per response is
         above 0, so it can be multiplied into the advantage.
+
+        Args:
+            logp: (B, T) under the current weights, with grad.
+            old: (B, T) under the old policy.
+            ref: (B, T) under the reference.
+            adv: (B,) advantages.
+            mask: (B, T) 1.0 at response tokens.
+            sampler: (B, T) under the weights that sampled.
         """
         cfg = self.cfg
         common = (mask, cfg.clip_eps, cfg.beta)

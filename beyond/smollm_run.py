@@ -47,7 +47,13 @@ def answers(trainer) -> list[str]:
 
 
 def samples_table(rows: list[dict], before: list[str], after: list[str]) -> str:
-    """Return questions and responses before and after as a Markdown table."""
+    """Return questions and responses before and after as a Markdown table.
+
+    Args:
+        rows: with prompt and reference.
+        before: a response to each.
+        after: likewise.
+    """
     lines = ["| question | right | before | after |", "|---|---|---|---|"]
     for row, old, new in zip(rows, before, after):
         question = row["prompt"].splitlines()[-1]

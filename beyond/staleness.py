@@ -100,7 +100,13 @@ def by_setting(runs: list[dict]) -> dict[str, list[dict]]:
 
 
 def keep(path: Path, head: dict, runs: list[dict]) -> None:
-    """Write the results: a line about all, then one a run, in the order of the sets."""
+    """Write the results: a line about all, then one a run, in the order of the sets.
+
+    Args:
+        path: the file.
+        head: what all runs have in common.
+        runs: as read returns them.
+    """
     import tinylm
 
     order = [s.name for settings in SETS.values() for s in settings]
@@ -144,7 +150,13 @@ def table(runs: list[dict]) -> str:
 
 
 def missing(sets: list[str], seeds: int, runs: list[dict]) -> Iterator[tuple[str, Setting, int]]:
-    """Yield (set, setting, seed) of what is not measured yet: the timed ones first, by seed."""
+    """Yield (set, setting, seed) of what is not measured yet: the timed ones first, by seed.
+
+    Args:
+        sets: names of SETS.
+        seeds: how many, from 0 on.
+        runs: those there are.
+    """
     have = {(run["setting"], run["seed"]) for run in runs}
     for name in sets:
         for seed in range(seeds):

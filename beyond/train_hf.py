@@ -46,6 +46,11 @@ SUMS = {"stop": "\n", "max_new_tokens": 6, "max_steps": 20, "num_train_epochs": 
 def load_data(name: str, seed: int, limit: int | None) -> list[dict]:
     """Return the rows of sums, gsm8k, gsm8k_mock, reasoning_gym:TASK, or a JSONL or parquet file.
 
+    Args:
+        name: of --data.
+        seed: of rows that are drawn.
+        limit: at most so many rows, 1 or more; None: the data set's own number.
+
     Raises:
         OSError, ValueError: it cannot be had, or the name is unknown.
     """

@@ -175,7 +175,13 @@ class GRPOTrainer:
                 yield rollout, torch.arange(start, min(start + size, n))
 
     def piece_loss(self, rollout: dict, at: torch.Tensor, totals: dict[str, float]):
-        """Return (this micro-batch's part of the batch's loss, its metrics)."""
+        """Return (this micro-batch's part of the batch's loss, its metrics).
+
+        Args:
+            rollout: as roll_out returns it.
+            at: (rows,) indices of the micro-batch.
+            totals: rows, tokens and groups of the whole batch, over all ranks.
+        """
         cfg = self.cfg
         out = hf_backend.rows_of(rollout["out"], at)
         at = at.to(rollout["adv"].device)
@@ -310,7 +316,13 @@ class GRPOTrainer:
         return False
 
     def measure(self, metrics: dict[str, float], n: int, seconds: float) -> None:
-        """Add what else can be said of a step to its metrics; keep them until the next log."""
+        """Add what else can be said of a step to its metrics; keep them until the next log.
+
+        Args:
+            metrics: of update, or of lab_step.
+            n: prompts of an epoch.
+            seconds: of the step.
+        """
         cfg, place, ends = self.cfg, self.place, self.policy.ends
         mine = [facts_of(rollout, ends) for rollout in self.batch["rollouts"]]
         facts = batches.in_order(parallel.gather(self.data, mine))

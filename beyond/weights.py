@@ -18,13 +18,28 @@ from beyond.pieces import Stats, real_tokens, token_mean
 
 
 def clean_log_ratio(old_logp: Tensor, sampler_logp: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (B, T) old_logp - sampler_logp with 0 at padding, and (B, T) True for real tokens."""
+    """Return (B, T) old_logp - sampler_logp with 0 at padding, and (B, T) True for real tokens.
+
+    Args:
+        old_logp: (B, T) under the policy that sampled.
+        sampler_logp: (B, T) as the sampling program reported them.
+        mask: (B, T).
+    """
     on = mask != 0
     return torch.where(on, old_logp.detach() - sampler_logp.detach(), 0.0), on
 
 
 def band(weight: Tensor, low: float | None, cap: float) -> Tensor:
-    """Return min(weight, cap); with low, weight where low <= weight <= cap and else 0 (IcePop)."""
+    """Return min(weight, cap); with low, weight where low <= weight <= cap and else 0 (IcePop).
+
+    Args:
+        weight: (B, T) or (B, 1), 0 or more.
+        low: None, or 0 to 1.
+        cap: 1 or more.
+
+    Raises:
+        ValueError: low or cap is out of range.
+    """
     if not cap >= 1 or (low is not None and not 0 <= low <= 1):
         raise ValueError(f"low = {low}, cap = {cap}: a weight is about 1, so give a cap of 1 or "
                          "more, and as low None or a number from 0 to 1")
@@ -37,7 +52,12 @@ def token_weights(old_logp: Tensor, sampler_logp: Tensor, mask: Tensor, cap: flo
                   low: float | None = None) -> Tensor:
     """Return min(pi_old / pi_sampler, cap) of every token: biased, little variance.
 
-    low: None, or IcePop: the weight is 0 outside [low, cap] instead of truncated.
+    Args:
+        old_logp: (B, T) under the policy that sampled.
+        sampler_logp: (B, T) as the sampling program reported them.
+        mask: (B, T).
+        cap: 1 or more.
+        low: None, or IcePop, 0 to 1: the weight is 0 outside [low, cap] instead of truncated.
     """
     e, on = clean_log_ratio(old_logp, sampler_logp, mask)
     return torch.where(on, band(e.exp(), low, cap), 0.0)
@@ -45,7 +65,15 @@ def token_weights(old_logp: Tensor, sampler_logp: Tensor, mask: Tensor, cap: flo
 
 def sequence_weights(old_logp: Tensor, sampler_logp: Tensor, mask: Tensor, cap: float = 2.0,
                      low: float | None = None) -> Tensor:
-    """Return min(product over the response's tokens, cap), the same for all of its tokens."""
+    """Return min(product over the response's tokens, cap), the same for all of its tokens.
+
+    Args:
+        old_logp: (B, T) under the policy that sampled.
+        sampler_logp: (B, T) as the sampling program reported them.
+        mask: (B, T).
+        cap: 1 or more.
+        low: as in token_weights.
+    """
     e, on = clean_log_ratio(old_logp, sampler_logp, mask)
     return torch.where(on, band(e.sum(1, keepdim=True).exp(), low, cap), 0.0)
 
@@ -56,6 +84,13 @@ def near_sampler(logp: Tensor, sampler_logp: Tensor, mask: Tensor, adv: Tensor,
 
     Moved away: the mean over its tokens of sampler_logp - logp is above threshold. Source: TRL,
     off-policy sequence masking, as described for DeepSeek-V3.2 (arXiv 2512.02556).
+
+    Args:
+        logp: (B, T) under the current policy.
+        sampler_logp: (B, T) as the sampling program reported them.
+        mask: (B, T).
+        adv: (B,) advantages.
+        threshold: nats a token, 0 or more.
     """
     e, on = clean_log_ratio(logp, sampler_logp, mask)
     distance = -e.sum(1) / on.sum(1).clamp(min=1)  # (B,)

@@ -46,7 +46,14 @@ def peak_gb() -> float:
 
 
 def accuracy(model, tokenizer, n: int, tokens: int) -> float:
-    """Return the share of n sums answered right, sampled with transformers' generate."""
+    """Return the share of n sums answered right, sampled with transformers' generate.
+
+    Args:
+        model: a causal LM.
+        tokenizer: its tokenizer.
+        n: number of sums, a multiple of 50 or less than 50.
+        tokens: tokens of a response.
+    """
     import torch
 
     rows, score = sums(n, seed=999), 0.0

@@ -36,7 +36,13 @@ SECONDS = 0.01  # a turn repeats the call for about so long, or the clock is too
 
 
 def inputs(B: int, T: int, seed: int = 0) -> list[Tensor]:
-    """Return random logp (with grad), old_logp, ref_logp, adv and mask of ragged responses."""
+    """Return random logp (with grad), old_logp, ref_logp, adv and mask of ragged responses.
+
+    Args:
+        B: responses.
+        T: positions.
+        seed: of the random numbers.
+    """
     rng = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -50,7 +56,13 @@ def inputs(B: int, T: int, seed: int = 0) -> list[Tensor]:
 
 
 def call(loss: Loss, given: list[Tensor], times: int) -> None:
-    """Compute the loss and its gradient, so many times."""
+    """Compute the loss and its gradient, so many times.
+
+    Args:
+        loss: a function of grpo_loss's arguments.
+        given: what inputs returned.
+        times: how often.
+    """
     logp = given[0]
     for _ in range(times):
         torch.autograd.grad(loss(*given, 0.2, 0.04)[0], logp)
@@ -58,7 +70,14 @@ def call(loss: Loss, given: list[Tensor], times: int) -> None:
 
 def measure(losses: dict[str, Loss], base: Loss, shape: tuple[int, int],
             rounds: Iterable[int]) -> dict[str, dict[str, float]]:
-    """Return name -> microseconds of a call, and its ratio to base; "grpo_loss" is base itself."""
+    """Return name -> microseconds of a call, and its ratio to base; "grpo_loss" is base itself.
+
+    Args:
+        losses: by name.
+        base: grpo_loss; the others are divided by it.
+        shape: (B, T).
+        rounds: one pass over all losses for each.
+    """
     given = inputs(*shape)
     once = max(seconds(partial(call, base, given, 3))[1] for _ in range(3)) / 3
     times = max(1, round(SECONDS / max(once, 1e-6)))

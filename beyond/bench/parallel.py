@@ -35,7 +35,14 @@ def make_model(flags):
 
 
 def steps_of(flags, world, how: str, prompts: int) -> dict[str, float]:
-    """Return seconds a step (median) and tokens a step of a short training."""
+    """Return seconds a step (median) and tokens a step of a short training.
+
+    Args:
+        flags: of the command.
+        world: the World.
+        how: ddp or fsdp.
+        prompts: of a step, over all processes.
+    """
     from beyond import GRPOConfig, GRPOTrainer
     from beyond.data import load_sums
 

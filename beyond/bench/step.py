@@ -168,7 +168,14 @@ def linear_products(model: Any, rows: int, backward: bool = False) -> list[Produ
 
 
 def attention_products(model: Any, B: int, queries: int, keys: int) -> list[Product]:
-    """Return the two products of every layer's attention: scores, and weighted values."""
+    """Return the two products of every layer's attention: scores, and weighted values.
+
+    Args:
+        model: a TinyLM.
+        B: rows.
+        queries: positions that ask.
+        keys: positions that are looked at.
+    """
     products = []
     for block in model.blocks:
         pairs, width = B * block.heads, block.proj.in_features // block.heads
@@ -180,7 +187,13 @@ def attention_products(model: Any, B: int, queries: int, keys: int) -> list[Prod
 
 
 def floors(model: Any, shape: Shape, inner: int) -> dict[str, tuple[int, list[Product]]]:
-    """Return name -> (how often in a step, products); "attention" is not part of the floor."""
+    """Return name -> (how often in a step, products); "attention" is not part of the floor.
+
+    Args:
+        model: a TinyLM.
+        shape: what sample returned.
+        inner: inner_steps.
+    """
     B, L, T = shape
     S = L + T - 1  # the last response token is never read
     attention = attention_products(model, B, L, L)
@@ -209,6 +222,11 @@ def measure_parts(setup: Setup, cfg: Any, rounds: Iterable[int]) -> tuple[Times,
     """Time step, floor and parts in turn; return the seconds on the clock and on the CPU.
 
     All are for one whole step; the floor of a part is called "floor: " and its name.
+
+    Args:
+        setup: where the step comes from.
+        cfg: a GRPOConfig.
+        rounds: each times everything once.
     """
     step, of_step = stepper(setup, cfg), parts(setup, cfg)
     clock: Times = {}

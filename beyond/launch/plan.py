@@ -242,7 +242,12 @@ def fullest(held: dict[str, float]) -> float:
 def ranks_needed(m: Model, r: Recipe, usable: float, most: int, **settings) -> int | None:
     """Return the smallest number of FSDP ranks, 1 to most, that fits usable bytes each, or None.
 
-    settings: tokens, checkpointing, sampled of rank_bytes.
+    Args:
+        m: the model.
+        r: the recipe.
+        usable: bytes that a rank may hold.
+        most: the largest number tried.
+        settings: tokens, checkpointing, sampled of rank_bytes.
     """
     return next((n for n in range(1, most + 1)
                  if fullest(rank_bytes(m, r, n, **settings)) <= usable), None)
@@ -259,7 +264,15 @@ def cache_bytes(m: Model, tokens: int, each: int = 2, split: int = 1) -> int:
 
 def responses_at_a_time(m: Model, usable: float, tokens: int, each: int = 2,
                         split: int = 1) -> int:
-    """Return how many responses of tokens (prompt included) fit beside the weights; 0: none."""
+    """Return how many responses of tokens (prompt included) fit beside the weights; 0: none.
+
+    Args:
+        m: the model.
+        usable: bytes that a GPU may hold.
+        tokens: of a response, prompt included.
+        each: bytes of a number.
+        split: tensor-parallel ranks of a generator.
+    """
     left = usable - parameters(m) * each / split
     return max(0, int(left // cache_bytes(m, tokens, each, split)))
 
@@ -268,7 +281,13 @@ def responses_at_a_time(m: Model, usable: float, tokens: int, each: int = 2,
 
 
 def tokens_a_step(P: int, G: int, length: float) -> float:
-    """Return the response tokens of one step: P prompts, G responses each, mean length."""
+    """Return the response tokens of one step: P prompts, G responses each, mean length.
+
+    Args:
+        P: prompts.
+        G: responses a prompt.
+        length: mean tokens of a response.
+    """
     return P * G * length
 
 
@@ -359,7 +378,13 @@ def columns(rows: list[Row]) -> list[str]:
 
 
 def table(m: Model, r: Recipe, f: argparse.Namespace) -> list[str]:
-    """Return the memory table: one GPU, DDP on all, FSDP on half and on all."""
+    """Return the memory table: one GPU, DDP on all, FSDP on half and on all.
+
+    Args:
+        m: the model.
+        r: the recipe.
+        f: parsed flags.
+    """
     n = f.gpus
     kinds = [("1 GPU", 1, "fsdp")]
     kinds += [(f"ddp {n}", n, "ddp")] if n > 1 else []
@@ -375,7 +400,13 @@ def table(m: Model, r: Recipe, f: argparse.Namespace) -> list[str]:
 
 
 def sentences(m: Model, r: Recipe, f: argparse.Namespace) -> list[str]:
-    """Return what the numbers mean."""
+    """Return what the numbers mean.
+
+    Args:
+        m: the model.
+        r: the recipe.
+        f: parsed flags.
+    """
     usable = f.gpu_gb * GB * (1 - f.reserve)
     lines = [f"{m.name}: {parameters(m):,} parameters; a rank may hold {gb(usable)} GB of "
              f"{f.gpu_gb:g}."]
@@ -396,7 +427,14 @@ def sentences(m: Model, r: Recipe, f: argparse.Namespace) -> list[str]:
 
 
 def generator_lines(m: Model, r: Recipe, f: argparse.Namespace, usable: float) -> list[str]:
-    """Return what a generator of its own can hold."""
+    """Return what a generator of its own can hold.
+
+    Args:
+        m: the model.
+        r: the recipe.
+        f: parsed flags.
+        usable: bytes that a GPU may hold.
+    """
     tokens, B = f.prompt + f.length, f.P * f.G
     whole = cache_bytes(m, B * tokens, r.compute)
     fit = responses_at_a_time(m, usable, tokens, r.compute)
@@ -406,7 +444,14 @@ def generator_lines(m: Model, r: Recipe, f: argparse.Namespace, usable: float) -
 
 
 def time_lines(m: Model, r: Recipe, f: argparse.Namespace, ranks: int | None) -> list[str]:
-    """Return what the given speeds mean for a step."""
+    """Return what the given speeds mean for a step.
+
+    Args:
+        m: the model.
+        r: the recipe.
+        f: parsed flags.
+        ranks: that the policy needs; None: it does not fit.
+    """
     tokens = tokens_a_step(f.P, f.G, f.length)
     lines = [f"A step needs {tokens:,.0f} response tokens; a step a minute means "
              f"{tokens / 60:,.0f} tokens a second."]
@@ -607,7 +652,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def number(low: float, high: float, whole: bool = True):
-    """Return a type for argparse: a number from low to high."""
+    """Return a type for argparse: a number from low to high.
+
+    Args:
+        low: the smallest.
+        high: the largest.
+        whole: only whole numbers.
+    """
     def read(text: str) -> float:
         try:
             value: float = int(text) if whole else float(text)

@@ -89,7 +89,13 @@ class Share:
 
 
 def over_ranks(s: dict[str, float], counts: dict[str, float], world: World) -> dict[str, float]:
-    """Return the statistics of all ranks together: the sum of sums / the sum of counts."""
+    """Return the statistics of all ranks together: the sum of sums / the sum of counts.
+
+    Args:
+        s: this rank's, from grpo_step.
+        counts: what they are means over, from Share.
+        world: the World.
+    """
     if not world.many:
         return s  # s * n / n may differ from s in the last bit
     if not counts:
@@ -156,7 +162,7 @@ class Run:
             self.hist[k].append(s[k])
 
     def evaluate(self, it: int) -> None:
-        """Measure the accuracy: rank 0 alone, so that the random numbers hang on no rank."""
+        """Measure the accuracy on rank 0 alone: the same random numbers on any number of ranks."""
         if self.world.main:
             self.hist["eval_iter"].append(it)
             for name, greedy in (("acc_sampled", False), ("acc_greedy", True)):
