@@ -27,9 +27,10 @@ from beyond.compare_pool import run_all
 from beyond.compare_run import Spec, finished, read_lines, write_lines
 from beyond.compare_stats import BASE
 from beyond.compare_text import claims_text, markdown, markdown_claims, table, write_csv
-from beyond.compare_variants import SETS, TASKS, VARIANTS, resolve
+from beyond.compare_variants import SETS, TASKS
 from beyond.losses import KL_ESTIMATORS, LOSSES
 from beyond.plugins import default_path
+from beyond.variants import VARIANTS, resolve
 from lab15_run import TOP, about
 
 KEPT = TOP / "beyond" / "bench" / "results"

@@ -24,8 +24,9 @@ from torch import Tensor
 
 import lab15_run
 import tinylm
-from beyond.compare_variants import TASKS, Task, Variant, functions
+from beyond.compare_variants import TASKS, Task
 from beyond.shaping import fill_with_informative, informative_groups, overlong_penalty
+from beyond.variants import Variant, functions
 from tests.labfile import load_lab
 
 SCHEMA = 1

@@ -67,7 +67,7 @@ class LabStep:
             raise ValueError(f"step = lab calls your grpo_step whole, so {', '.join(odd)} cannot "
                              "be set; take step = ours")
         backend = backend_with(
-            reward=self.reward, sample=self.sample, sequence_logprobs=self.logprobs,
+            hf_backend, reward=self.reward, sample=self.sample, sequence_logprobs=self.logprobs,
             token_entropy=self.entropy)
         self.lab = load_student(trainer.lab.__file__, backend)
         self.seen: dict[str, Any] = {}

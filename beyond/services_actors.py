@@ -11,7 +11,6 @@ Endpoints are plain functions: an actor does one thing at a time, in the order i
 import math
 import os
 import random
-import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from torch import Tensor
 from beyond.lab_checks import Fault, line_of
 from beyond.losses import grpo
 from beyond.parallel import World, my_part, seed_of
-from beyond.plugins import from_file, load_student
+from beyond.plugins import backend_with, from_file, load_student
 from beyond.services_types import (
     Completion,
     Group,
@@ -75,11 +74,7 @@ class Recipe:
     def functions(self, **replaced: Any):
         """Return the lab file as a module; replaced names of the backend, such as reward."""
         backend = self.backend()
-        if replaced:
-            made = types.ModuleType(backend.__name__)
-            made.__dict__.update(vars(backend) | replaced)
-            backend = made
-        return load_student(self.lab, backend)
+        return load_student(self.lab, backend_with(backend, **replaced) if replaced else backend)
 
 
 def rank() -> int:

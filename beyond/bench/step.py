@@ -20,7 +20,6 @@ import random
 import statistics
 import sys
 import time
-import types
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -35,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for python beyon
 
 import tinylm
 from beyond.bench.common import save, seconds
+from beyond.plugins import backend_with
 from lab15_run import TOP, about
 from tests.labfile import load_lab
 
@@ -70,9 +70,7 @@ class Shape(NamedTuple):
 
 def watched_tinylm() -> Any:
     """Return a copy of tinylm whose sample can be told a length and notes the last Shape."""
-    backend: Any = types.ModuleType("tinylm")
-    vars(backend).update(vars(tinylm))
-    backend.longest = tinylm.MAX_NEW_TOKENS
+    backend = backend_with(tinylm, longest=tinylm.MAX_NEW_TOKENS)
 
     def sample(*args: Any, **options: Any) -> dict[str, Any]:
         options["max_new_tokens"] = backend.longest

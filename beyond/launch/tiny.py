@@ -31,7 +31,6 @@ from torch.distributed.elastic.multiprocessing.errors import record
 import lab15_run
 import tinylm
 from beyond import checkpoints
-from beyond.compare_variants import VARIANTS, Variant, functions, resolve
 from beyond.lab_checks import LabError
 from beyond.launch.sharded import Policy
 from beyond.losses import LOSSES
@@ -48,6 +47,7 @@ from beyond.parallel import (
     total,
 )
 from beyond.plugins import default_path, load_student
+from beyond.variants import VARIANTS, Variant, functions, resolve
 from tests.labfile import load_lab
 
 KEEP = 2  # checkpoints
