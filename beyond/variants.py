@@ -24,10 +24,10 @@ from beyond.losses import KL_ESTIMATORS, LOSSES, zoo
 from beyond.settings import nearest
 
 
-def own_settings(loss: Callable) -> dict[str, float | None]:
+def own_settings(loss: Callable) -> dict[str, Any]:
     """Return the clip_eps, beta and clip_high that a loss has by itself, or grpo_loss's."""
     known = signature(loss).parameters
-    found: dict[str, float | None] = {"clip_eps": 0.2, "beta": 0.04, "clip_high": None}
+    found: dict[str, Any] = {"clip_eps": 0.2, "beta": 0.04, "clip_high": None}
     for name in found.keys() & known.keys():
         if isinstance(value := known[name].default, (int, float)):
             found[name] = float(value)
