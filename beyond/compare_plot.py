@@ -139,7 +139,7 @@ def hack(by_task: dict[str, list[dict]]) -> Figure:
 
 
 def save_all(by_task: dict[str, list[dict]], folder: Path, only: tuple = ()) -> list[Path]:
-    """Draw what there is into the folder; return the files.
+    """Draw all figures that the runs allow; return the files.
 
     Args:
         by_task: task -> finished runs.

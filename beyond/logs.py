@@ -59,7 +59,7 @@ def mean_of(metrics: Iterable[Metrics]) -> Metrics:
 
 
 class RunLog:
-    """Writes metrics and completions; appends, so that a resumed run goes on in the same files.
+    """Writes metrics and completions; appends, so that a resumed run continues the same files.
 
     Args:
         cfg: the GRPOConfig.

@@ -34,7 +34,7 @@ START = (
 )
 
 
-# tqdm's lock, in a process that is told to end
+# tqdm's lock, in a process that is terminated
 QUIET = "ignore:resource_tracker:UserWarning"
 START_SECONDS = 120.0  # importing torch in several processes at once, on a slow disk
 LOOK = 0.5  # seconds between two looks whether a process is still there

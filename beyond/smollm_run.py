@@ -29,7 +29,7 @@ SHOWN = 12
 
 
 def peak_gb() -> float | None:
-    """Return the largest memory this process has had in GB, or None where nobody says."""
+    """Return the largest memory this process has had in GB, or None if unknown."""
     try:
         import resource
     except ImportError:  # Windows

@@ -76,7 +76,7 @@ SETS = {
 
 
 def read(path: Path = RESULTS) -> tuple[dict, list[dict]]:
-    """Return (what is said about all runs, the runs); ({}, []) if nothing was measured.
+    """Return (what all runs have in common, the runs); ({}, []) if nothing was measured.
 
     Raises:
         ValueError: the file is damaged.
@@ -234,7 +234,7 @@ def measure(flags: argparse.Namespace, wrong: list[str]) -> None:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Measure what is missing, and say what there is."""
+    """Measure what is missing and print the table; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m beyond.staleness", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="5: seeds 0 to 4")

@@ -28,7 +28,7 @@ class Policy:
         self.copied = how == "fsdp" and world.many
         self.whole = copy.deepcopy(model) if self.copied else model
         self.model = model  # what wrap wraps; with FSDP2 its weights are in parts from here on
-        # Of outputs that are views: nobody here changes one in place.
+        # It warns of outputs that are views; none is changed in place here.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         self.trained = wrap(model, world, how)
 
