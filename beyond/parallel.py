@@ -372,3 +372,13 @@ def turns(world: World, pieces: list, how: str) -> list:
 def full(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor of which every rank has a part as a whole; every rank must call it."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def weights(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Return all weights of a model in parts, whole and on the CPU; every rank must call it."""
+    found: dict[int, torch.Tensor] = {}  # tied weights stay one
+    named = model.state_dict(keep_vars=True)
+    for value in named.values():
+        if id(value) not in found:
+            found[id(value)] = full(value.detach()).cpu()
+    return {name: found[id(value)] for name, value in named.items()}

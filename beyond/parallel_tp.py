@@ -19,7 +19,7 @@ import torch
 import torch.nn as nn
 
 from beyond import parallel
-from beyond.parallel import World, blocks_of, full, gather
+from beyond.parallel import World, blocks_of, gather
 
 COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 ROWS = ("o_proj", "down_proj")
@@ -169,13 +169,3 @@ def same_everywhere(ids: torch.Tensor) -> None:
         raise ValueError("the processes of parallel = tp no longer read the same tokens: their "
                          "logits differ. Resume from the last checkpoint; should it happen again: "
                          "parallel = fsdp")
-
-
-def weights(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return all weights of a split model, whole and on the CPU; every rank must call it."""
-    found: dict[int, torch.Tensor] = {}  # tied weights stay one
-    named = model.state_dict(keep_vars=True)
-    for value in named.values():
-        if id(value) not in found:
-            found[id(value)] = full(value.detach()).cpu()
-    return {name: found[id(value)] for name, value in named.items()}

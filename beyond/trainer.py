@@ -425,18 +425,10 @@ class GRPOTrainer:
 
     def write_model(self, folder: Path) -> None:
         """Write model and tokenizer to a folder; every rank must call it."""
-        model, how = self.policy.model, self.cfg.parallel if self.world.many else "ddp"
-        weights: dict[str, torch.Tensor] | None = None
-        # Not inside whole: it would end it.
-        names = set(model.state_dict()) if how == "fsdp" else set()
-        with parallel.whole(self.through):
-            if how == "tp":
-                weights = parallel_tp.weights(model)
-            elif how == "fsdp":
-                every = [*model.named_parameters(remove_duplicate=False), *model.named_buffers()]
-                weights = {name: value.detach() for name, value in every if name in names}
-            if self.world.main:
-                checkpoints.write_model(folder, self.policy, weights)
+        in_parts = self.world.many and self.cfg.parallel != "ddp"
+        weights = parallel.weights(self.policy.model) if in_parts else None
+        if self.world.main:
+            checkpoints.write_model(folder, self.policy, weights)
 
     def keep(self) -> None:
         """Write a checkpoint of this step, and remove the oldest if there are too many."""
