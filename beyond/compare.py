@@ -29,7 +29,7 @@ from beyond.compare_stats import BASE
 from beyond.compare_text import claims_text, markdown, markdown_claims, table, write_csv
 from beyond.compare_variants import SETS, TASKS
 from beyond.losses import KL_ESTIMATORS, LOSSES
-from beyond.plugins import default_path
+from beyond.settings import default_path
 from beyond.variants import VARIANTS, resolve
 from lab15_run import TOP, about
 

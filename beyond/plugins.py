@@ -15,15 +15,8 @@ import torch
 
 from beyond.config import GRPOConfig
 from beyond.lab_checks import LabError, check_all, how_to_test
-from beyond.settings import nearest
+from beyond.settings import default_path, nearest
 from beyond.variants import bound, own_settings
-from lab15_run import TOP
-
-
-def default_path() -> Path:
-    """Return the solutions' lab file, or the student's where there are no solutions."""
-    path = TOP / "solutions" / "lab15_grpo.py"
-    return path if path.exists() else TOP / "lab15_grpo.py"
 
 
 def default_lab():

@@ -18,9 +18,8 @@ import os
 import sys
 from pathlib import Path
 
-from beyond import logs
-from beyond.plugins import default_path
 from beyond.services_config import add_arguments, from_flags
+from beyond.settings import default_path
 
 MISSING = ("beyond.services_run needs Monarch, which there is for Linux and macOS: "
            "pip install -r beyond/requirements-monarch.txt")
@@ -132,6 +131,8 @@ def put_aside(out: Path) -> None:
     Raises:
         OSError: it cannot be done.
     """
+    from beyond import logs
+
     if (out / "checkpoint.pt").is_file():
         logs.put_aside(out, [out / name for name in FILES],
                        "a run that this one does not go on from (--resume does): it is")

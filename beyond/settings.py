@@ -1,7 +1,8 @@
 """Settings as a dataclass: help texts and ranges, a YAML file, KEY=VALUE, flags.
 
-config.py (train_hf, sft) and services_config.py are such dataclasses; here is what they share.
-A file is read first, then KEY=VALUE, then flags: the later ones win.
+config.py (train_hf, sft) and services_config.py are such dataclasses; here is what they share,
+and which lab file a command takes unless --lab names one. A file is read first, then KEY=VALUE,
+then flags: the later ones win.
 """
 
 import argparse
@@ -12,8 +13,16 @@ from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
+from lab15_run import TOP
+
 # Takes over one setting: (settings so far, dotted name, value, where it stands) -> its own name.
 Put = Callable[[dict[str, Any], str, Any, str], str]
+
+
+def default_path() -> Path:
+    """Return the lab file for --lab: the solutions', or the student's where there are none."""
+    path = TOP / "solutions" / "lab15_grpo.py"
+    return path if path.exists() else TOP / "lab15_grpo.py"
 
 
 def opt(default: Any, text: str, low: float | None = None, choices: tuple[str, ...] = ()) -> Any:

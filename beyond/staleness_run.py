@@ -25,7 +25,7 @@ import torch
 
 import lab15_run
 import tinylm
-from beyond.plugins import default_path
+from beyond.settings import default_path
 from lab15_run import TOP
 from tests.labfile import load_lab
 

@@ -46,7 +46,8 @@ from beyond.parallel import (
     stopped,
     total,
 )
-from beyond.plugins import default_path, load_student
+from beyond.plugins import load_student
+from beyond.settings import default_path
 from beyond.variants import VARIANTS, Variant, functions, resolve
 from tests.labfile import load_lab
 
