@@ -163,6 +163,25 @@ def gather(world: World, thing: Any) -> list:
     return found
 
 
+def of_all(world: World, function: Callable, values: torch.Tensor, *args, **kwargs) -> torch.Tensor:
+    """Return this rank's part of what a function makes of all ranks' values; every rank must call.
+
+    Args:
+        world: the World.
+        function: of (values, *args), such as an advantage that looks at the whole batch; it
+            returns a tensor as long as its values.
+        values: (n,) this rank's; n may be another on each rank.
+        *args: passed on.
+        **kwargs: passed on.
+    """
+    if not world.many:
+        return function(values, *args, **kwargs)
+    parts = gather(world, values.cpu())
+    first = sum(map(len, parts[: world.rank]))
+    whole = function(torch.cat(parts).to(values.device), *args, **kwargs)
+    return whole[first : first + len(values)]
+
+
 def agree(world: World, do: Callable[[], Any]) -> Any:
     """Return do(); if it fails on any rank, all ranks raise, and none waits for another forever.
 

@@ -131,7 +131,8 @@ class GRPOTrainer:
             [float("nan") if s is None else s for s in scores], device=out["ids"].device
         )
         self.tell("on_rollout", rows=rows, responses=responses, rewards=rewards)
-        adv = self.compared(rewards)
+        # Some kinds of advantages need the rewards of all ranks.
+        adv = parallel.of_all(self.data, self.advantages, rewards, cfg.group_size)
         self.tell("on_advantages", rewards=rewards, adv=adv)
         return {
             "out": out, "adv": adv, "old": old, "ref": ref, "rewards": rewards,
@@ -153,16 +154,6 @@ class GRPOTrainer:
             return found.scores, found.metadata.get("parts", {}), notes
 
         return parallel_tp.once(self.world, self.cfg.parallel, ask)
-
-    def compared(self, rewards: torch.Tensor) -> torch.Tensor:
-        """Return the advantages of this rank's rewards; some kinds need those of all ranks."""
-        G, world = self.cfg.group_size, self.data
-        if not world.many:
-            return self.advantages(rewards, G)
-        parts = parallel.gather(world, rewards.cpu())
-        first = sum(map(len, parts[: world.rank]))
-        adv = self.advantages(torch.cat(parts).to(rewards.device), G)
-        return adv[first : first + len(rewards)]
 
     def pieces(self, batch: list[dict]):
         """Yield (rollout, rows) of a batch, micro_batch rows at a time."""

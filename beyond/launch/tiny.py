@@ -23,6 +23,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -40,6 +41,7 @@ from beyond.parallel import (
     ctrl_c,
     gather,
     my_part,
+    of_all,
     seed_of,
     start,
     stop,
@@ -106,17 +108,6 @@ def over_ranks(s: dict[str, float], counts: dict[str, float], world: World) -> d
     return {k: sums[i] / sums[i + len(n)] for i, k in enumerate(UNITS)}
 
 
-def of_all_rewards(advantage: Callable, world: World) -> Callable:
-    """Return an advantage that looks at the whole batch (whitened), whose rewards lie in parts."""
-    def call(rewards, G, *args):
-        parts = gather(world, rewards.tolist())
-        first = sum(map(len, parts[: world.rank]))
-        adv = advantage(rewards.new_tensor(sum(parts, [])), G, *args)
-        return adv[first : first + len(rewards)]
-
-    return call
-
-
 class Run:
     """What one rank holds: the same on all of them but for `part`, the samples, and the writing.
 
@@ -141,7 +132,7 @@ class Run:
         loss, advantage = functions(flags.variant, lab, tinylm.MAX_NEW_TOKENS, cfg.G)
         lab.grpo_loss = self.share = Share(loss, world, cfg.G)  # grpo_step calls it by name
         if flags.variant.advantage != "group":  # groups are whole: group_advantages is right as is
-            lab.group_advantages = of_all_rewards(advantage, world)
+            lab.group_advantages = partial(of_all, world, advantage)
         lab.sample = self.policy.sample
         evals = ("eval_iter", "acc_sampled", "acc_greedy")
         self.hist: dict[str, list] = {k: [] for k in (*UNITS, *evals)}

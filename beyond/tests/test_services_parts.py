@@ -152,6 +152,7 @@ def test_a_missing_or_broken_file_of_settings_is_named(tmp_path):
     path = tmp_path / "x.yaml"
     for data, words in ((b"a: [", "no YAML"), (b"\xff\xfe a", "x.yaml is no YAML"),
                         (b"services: {refmodel: {procs: 1}}", "did you mean ref_model?"),
+                        (b"lr: 1\nlearning_rate: 2", "x.yaml: lr is there twice"),
                         (b"generator: 2", "generator has parts of its own: procs")):
         path.write_bytes(data)
         with pytest.raises(ValueError, match=re.escape(words)):
