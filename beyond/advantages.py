@@ -61,7 +61,11 @@ def rows_of(rewards: Rewards, G: int) -> tuple[Tensor, Tensor]:
 def mean_std(r: Tensor, on: Tensor, over: int | tuple[int, ...], sample: bool) -> tuple:
     """Return mean, std and "all equal" of the scored entries over the given axes, axes kept.
 
-    sample: divide by n - 1, else by n, the number of scored entries.
+    Args:
+        r: (P, G) rewards, 0 where not scored.
+        on: (P, G) bool, True where scored.
+        over: the axis or axes, as of torch.sum.
+        sample: divide by n - 1, else by n, the number of scored entries.
     """
     n = on.sum(over, keepdim=True)
     mean = (r * on).sum(over, keepdim=True) / n.clamp(min=1)
@@ -98,13 +102,26 @@ def group_advantages(rewards: Rewards, G: int, scale_std: bool = True, eps: floa
 def mean_only(rewards: Rewards, G: int, scale_std: bool = True, eps: float = 1e-4) -> Tensor:
     """Dr. GRPO's advantages: r - mean of the group. scale_std and eps are not used.
 
+    Args:
+        rewards: (P*G,) as in group_advantages.
+        G: group size, 1 or more.
+        scale_std: not used.
+        eps: not used.
+
     Source: arXiv 2503.20783, section 3.2.
     """
     return group_advantages(rewards, G, scale_std=False)
 
 
 def sample_scaled(rewards: Rewards, G: int, scale_std: bool = True, eps: float = 1e-4) -> Tensor:
-    """GRPO's advantages with the sample std (n - 1), as in TRL, torchforge, verl and OpenRLHF."""
+    """GRPO's advantages with the sample std (n - 1), as in TRL, torchforge, verl and OpenRLHF.
+
+    Args:
+        rewards: (P*G,) as in group_advantages.
+        G: group size, 1 or more.
+        scale_std: False: no division.
+        eps: added to the std.
+    """
     return group_advantages(rewards, G, scale_std, eps, sample_std=True)
 
 

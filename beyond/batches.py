@@ -34,7 +34,13 @@ def next_rows(place: dict[str, int], rows: list[dict], cfg) -> list[dict]:
 
 
 def check_parts(n: int, cfg, world: World) -> None:
-    """Raise a ValueError if some batch of n prompts cannot be split over the processes."""
+    """Raise a ValueError if some batch of n prompts cannot be split over the processes.
+
+    Args:
+        n: prompts of an epoch, 1 or more.
+        cfg: a GRPOConfig.
+        world: the processes that share the prompts.
+    """
     sizes = {min(n, cfg.prompts_per_step), n % cfg.prompts_per_step} - {0}
     for size in sorted(sizes, reverse=True):
         where = f"prompts_per_step = {cfg.prompts_per_step}" if size == cfg.prompts_per_step else (
@@ -56,7 +62,13 @@ def in_order(by_rank: list[list]) -> list:
 
 
 def cut(rollout: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
-    """Return rows start to stop (whole groups) of a rollout, as if sampled by themselves."""
+    """Return rows start to stop (whole groups) of a rollout, as if sampled by themselves.
+
+    Args:
+        rollout: as GRPOTrainer.roll_out returns it.
+        start: the first row, a multiple of the group size.
+        stop: the row behind the last one, likewise.
+    """
     at = torch.arange(start, stop)
     out = hf_backend.rows_of(rollout["out"], at)
     mask = out["mask"]
@@ -71,7 +83,13 @@ def cut(rollout: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
 
 
 def part_of(rollouts: list[dict[str, Any]], world: World, G: int) -> list[dict[str, Any]]:
-    """Return the rank's part of the rollouts of all ranks: consecutive groups, each whole."""
+    """Return the rank's part of the rollouts of all ranks: consecutive groups, each whole.
+
+    Args:
+        rollouts: of all ranks, in the order of a single process.
+        world: the processes that share the prompts.
+        G: group size.
+    """
     mine = my_part(world, sum(len(r["adv"]) for r in rollouts) // G)
     start, stop, found = mine.start * G, mine.stop * G, []
     for rollout in rollouts:

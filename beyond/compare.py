@@ -12,28 +12,27 @@ starts from its last evaluation. More seeds or variants later only add what is m
 """
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import torch
 from filelock import FileLock, Timeout
 
 import tinylm
 from beyond import compare_stats
 from beyond.advantages import ADVANTAGES
 from beyond.compare_pool import run_all
-from beyond.compare_run import Spec, finished, read_lines
+from beyond.compare_run import Spec, finished, read_lines, write_lines
 from beyond.compare_stats import BASE
 from beyond.compare_text import claims_text, markdown, markdown_claims, table, write_csv
-from beyond.compare_variants import SETS, TASKS, VARIANTS, resolve
+from beyond.compare_variants import SETS, TASKS
 from beyond.losses import KL_ESTIMATORS, LOSSES
-from lab15_run import commit, machine
+from beyond.settings import default_path
+from beyond.variants import VARIANTS, resolve
+from lab15_run import TOP, about
 
-TOP = Path(__file__).resolve().parent.parent
 KEPT = TOP / "beyond" / "bench" / "results"
 FIGURES = TOP / "notebooks" / "figures"
 KEPT_FIGURES = ("short_differences", "long_differences", "long_accuracy", "long_entropy",
@@ -44,12 +43,6 @@ DIGITS = 4  # of the kept results
 def words(text: str) -> list[str]:
     """Return the parts of "a,b,c"."""
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def default_lab() -> Path:
-    """Return the solutions where they are, else the student's own file."""
-    solution = TOP / "solutions" / "lab15_grpo.py"
-    return solution if solution.exists() else TOP / "lab15_grpo.py"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
                    "lab's 2 clip 1%% of the tokens, too few for losses that differ in their clip")
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     p.add_argument("--out", type=Path, default=Path("runs") / "compare", help="folder for the runs")
-    p.add_argument("--lab", default=str(default_lab()), help="lab file with the five functions")
+    p.add_argument("--lab", default=str(default_path()), help="lab file with the five functions")
     p.add_argument("--save", action="store_true", help="keep the results in beyond/bench/results")
     p.add_argument("--kept", action="store_true", help="train nothing: show the kept results")
     p.add_argument("--markdown", action="store_true", help="with --kept: as the chapter has it")
@@ -144,15 +137,19 @@ def kept_path(task: str) -> Path:
 
 
 def keep(task: str, runs: list[dict], command: str) -> None:
-    """Write the runs of a task to the repository: a line about all, then one a run."""
+    """Write the runs of a task to the repository: a line about all, then one a run.
+
+    Args:
+        task: a name of TASKS.
+        runs: finished ones, as read_run returns them.
+        command: that made them.
+    """
     settings = {run["variant"]: run["run"]["variant"] for run in runs}
-    about = {k: runs[0]["run"][k] for k in ("iters", "eval_every", "inner_steps", "lab", "sft")}
-    head = {"command": command, "commit": commit(), "machine": machine(),
-            "torch": torch.__version__, "threads": 1, "seeds": sorted({r["seed"] for r in runs}),
-            "seconds": round(sum(r["done"]["seconds"] for r in runs)), **about,
-            "variants": settings}  # fmt: skip
-    data = "".join(json.dumps(line) + "\n" for line in [head, *map(pack, runs)]).encode()
-    tinylm.write_file(kept_path(task), lambda file: file.write(data))
+    same = {k: runs[0]["run"][k] for k in ("iters", "eval_every", "inner_steps", "lab", "sft")}
+    head = {**about(command), "threads": 1, "seeds": sorted({r["seed"] for r in runs}),
+            "seconds": round(sum(r["done"]["seconds"] for r in runs)), **same,
+            "variants": settings}
+    write_lines(kept_path(task), [head, *map(pack, runs)])
 
 
 def kept_runs() -> dict[str, list[dict]]:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from beyond.compare_stats import BASE, LEVEL, Summaries, column, compared, summary, values
+from beyond.compare_stats import BASE, LEVEL, Summaries, column, compared, summaries, values
 
 BLUE, ORANGE, BLACK = "#0072B2", "#D55E00", "black"
 CURVES = (  # (key of an evaluation, file name, what the y axis says)
@@ -35,7 +35,13 @@ def by_variant(runs: list[dict]) -> dict[str, list[dict]]:
 
 
 def curves(runs: list[dict], key: str, label: str) -> Figure:
-    """Return small panels, one a variant: every seed thin, mean and range; grpo's mean dashed."""
+    """Return small panels, one a variant: every seed thin, mean and range; grpo's mean dashed.
+
+    Args:
+        runs: of one task.
+        key: of an evaluation.
+        label: of the y axis.
+    """
     groups = by_variant(runs)
     columns = min(4, len(groups))
     rows = -(-len(groups) // columns)
@@ -133,7 +139,7 @@ def hack(by_task: dict[str, list[dict]]) -> Figure:
 
 
 def save_all(by_task: dict[str, list[dict]], folder: Path, only: tuple = ()) -> list[Path]:
-    """Draw what there is into the folder; return the files.
+    """Draw all figures that the runs allow; return the files.
 
     Args:
         by_task: task -> finished runs.
@@ -147,8 +153,7 @@ def save_all(by_task: dict[str, list[dict]], folder: Path, only: tuple = ()) -> 
         for key, name, label in CURVES:
             if any(value == value for run in runs for value in column(run, key)):
                 figures[f"{task}_{name}"] = partial(curves, runs, key, label)
-        found: Summaries = {v: {r["seed"]: summary(r) for r in rs}
-                            for v, rs in by_variant(runs).items()}  # fmt: skip
+        found = {name: told for name, told in summaries(runs).items() if told}
         if BASE in found and len(found) > 1:
             figures[f"{task}_differences"] = partial(forest, found, task)
     if "hack" in by_task:

@@ -16,13 +16,19 @@ from typing import Any
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from beyond.compare_run import Spec, train
+from lab15_run import TOP
 
-TOP = Path(__file__).resolve().parent.parent
 PRELOAD = ["torch", "beyond.compare_run"]
 
 
 def work(spec: Spec, out: Path, pipe: Connection) -> None:
-    """Train one run, in a process of its own; tell the parent after every iteration."""
+    """Train one run, in a process of its own; tell the parent after every iteration.
+
+    Args:
+        spec: the run.
+        out: folder of all runs.
+        pipe: to the parent; gets iterations done, and a text if something fails.
+    """
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it asks us to stop
@@ -107,7 +113,13 @@ class Pool:
 
 
 def run_all(specs: list[Spec], out: Path, jobs: int) -> tuple[bool, list[str]]:
-    """Train the runs; return (False if Ctrl-C ended it, what went wrong, a line each)."""
+    """Train the runs; return (False if Ctrl-C ended it, what went wrong, a line each).
+
+    Args:
+        specs: the runs.
+        out: folder of all runs.
+        jobs: processes at a time, 1 or more.
+    """
     os.environ["OMP_NUM_THREADS"] = "1"
     # Some Pythons start the fork server without sys.path, and then skip what they cannot import.
     paths = [str(TOP), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -24,8 +24,9 @@ from torch import Tensor
 
 import lab15_run
 import tinylm
-from beyond.compare_variants import TASKS, Task, Variant, functions
-from beyond.shaping import fill_with_informative, overlong_penalty
+from beyond.compare_variants import TASKS, Task
+from beyond.shaping import fill_with_informative, informative_groups, overlong_penalty
+from beyond.variants import Variant, functions
 from tests.labfile import load_lab
 
 SCHEMA = 1
@@ -86,7 +87,13 @@ def merged(parts: list[tuple[dict, int, Tensor]], G: int) -> tuple[dict, Tensor]
 
 
 def collect(run: "Run", prompts: list[str], answers: list[str]) -> tuple[dict, Tensor, float]:
-    """Return (sample's dict, rewards, share of groups without signal) of one iteration."""
+    """Return (sample's dict, rewards, share of groups without signal) of one iteration.
+
+    Args:
+        run: the run.
+        prompts: P texts; more are drawn where the variant refills.
+        answers: P texts.
+    """
     lab, cfg, batch = run.lab, run.cfg, (prompts, answers)
 
     def draw() -> tuple[list, Tensor]:
@@ -94,13 +101,12 @@ def collect(run: "Run", prompts: list[str], answers: list[str]) -> tuple[dict, T
         groups = lab.sample_group(run.policy, *batch, cfg.G, cfg.temperature)
         batch = run.task.backend.make_batch(cfg.prompts_per_iter, run.refill_rng)
         out, rewards = groups["out"], groups["rewards"]
-        by_prompt = rewards.view(-1, cfg.G)  # (P, G)
-        silent.append(float((by_prompt.amax(1) == by_prompt.amin(1)).float().mean()))
+        silent.append(float((~informative_groups(rewards, cfg.G)).float().mean()))
         if run.spec.variant.overlong:
             lengths = out["mask"].sum(1)
             rewards = rewards + overlong_penalty(lengths, run.task.budget, run.task.cache)
         drawn.append((out, rewards))
-        return [(out, p, rewards) for p in range(len(by_prompt))], rewards
+        return [(out, p, rewards) for p in range(len(rewards) // cfg.G)], rewards
 
     silent: list[float] = []
     drawn: list[tuple[dict, Tensor]] = []
@@ -112,7 +118,13 @@ def collect(run: "Run", prompts: list[str], answers: list[str]) -> tuple[dict, T
 
 
 def step(run: "Run", prompts: list[str], answers: list[str]) -> dict[str, float]:
-    """Return the statistics of one iteration: the lab's grpo_step with the variant's functions."""
+    """Return the statistics of one iteration: the lab's grpo_step with the variant's functions.
+
+    Args:
+        run: the run.
+        prompts: P texts.
+        answers: P texts.
+    """
     lab, cfg, policy = run.lab, run.cfg, run.policy
     out, rewards, silent = collect(run, prompts, answers)
     adv = run.advantage(rewards, cfg.G, cfg.scale_std)
@@ -137,6 +149,12 @@ def ask(task: Task, model: Any, seed: int, greedy: bool = False) -> tuple[dict, 
     """Return (sample's dict, responses, 1.0 or 0.0 each) for the held-out problems.
 
     The same problems, the same generator and so the same numbers as the backend's accuracy.
+
+    Args:
+        task: the task.
+        model: a TinyLM.
+        seed: of the generator.
+        greedy: take the likeliest tokens.
     """
     pairs = [task.model.EVAL_PAIRS[i % len(task.model.EVAL_PAIRS)] for i in range(EVAL_N)]
     generator = torch.Generator(tinylm.device_of(model)).manual_seed(seed)

@@ -111,7 +111,13 @@ def summary(run: dict) -> dict[str, float]:
 
 def bootstrap(differences: Sequence[float], level: float = LEVEL,
               seed: int = 0) -> tuple[float, float]:
-    """Return the (low, high) ends of the percentile bootstrap interval of the mean."""
+    """Return the (low, high) ends of the percentile bootstrap interval of the mean.
+
+    Args:
+        differences: n numbers, one for each seed, 1 or more.
+        level: share of the draws outside of the interval, above 0 and below 1.
+        seed: of the draws.
+    """
     d = np.asarray(differences)
     draws = np.random.default_rng(seed).integers(len(d), size=(RESAMPLES, len(d)))
     low, high = np.quantile(d[draws].mean(1), [level / 2, 1 - level / 2])
@@ -204,12 +210,24 @@ def summaries(runs: Sequence[dict]) -> Summaries:
 
 
 def values(found: Summaries, variant: str, key: str) -> dict[int, float]:
-    """Return one measure of a variant, seed by seed."""
+    """Return one measure of a variant, seed by seed.
+
+    Args:
+        found: of summaries.
+        variant: its name.
+        key: of summary.
+    """
     return {seed: told[key] for seed, told in found.get(variant, {}).items() if key in told}
 
 
 def compared(found: Summaries, key: str, base: str = BASE) -> dict[str, Difference | None]:
-    """Return every variant's difference to the base in one measure, corrected for their number."""
+    """Return every variant's difference to the base in one measure, corrected for their number.
+
+    Args:
+        found: of summaries.
+        key: of summary.
+        base: the variant that the others are compared with.
+    """
     others = [name for name in found if name != base]
     result = {v: difference(values(found, v, key), values(found, base, key)) for v in others}
     adjust(list(result.values()))

@@ -7,16 +7,13 @@ prompts_per_step 4 and no accumulation; logging every step, since there are few.
 """
 
 import argparse
-import dataclasses
-import difflib
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, fields
 from typing import Any
 
+from beyond import settings as common
+from beyond.settings import nearest, opt, parsed
 
-def opt(default: Any, text: str, low: float | None = None, choices: tuple[str, ...] = ()) -> Any:
-    """Return a dataclass field with its help text, smallest value and choices."""
-    return field(default=default, metadata={"help": text, "low": low, "choices": choices})
+ELSEWHERE = ("lab", "model", "data", "reward")  # flags of their own
 
 
 @dataclass
@@ -80,112 +77,36 @@ class GRPOConfig:
     wandb_run_name: str = opt("grpo", "name of the run there")
 
     def __post_init__(self):
-        for spec in fields(self):
-            value, kinds = getattr(self, spec.name), kinds_of(spec)
-            if float in kinds and type(value) is int:
-                value = float(value)
-                setattr(self, spec.name, value)
-            low, choices = spec.metadata["low"], spec.metadata["choices"]
-            right = type(value) in kinds
-            finite = type(value) is not float or abs(value) < float("inf")  # False for NaN
-            small = right and low is not None and value is not None and value < low
-            if not right or not finite or small or (choices and value not in choices):
-                allowed = " or ".join(choices) if choices else " or ".join(
-                    "none" if k is type(None) else k.__name__ for k in kinds
-                ) + ("" if low is None else f", {low:g} or more")
-                raise ValueError(f"{spec.name} = {value!r} is not allowed; give {allowed}")
+        common.check(self)
 
 
-def kinds_of(spec: dataclasses.Field) -> tuple[type, ...]:
-    """Return the types that a field takes."""
-    kind: Any = spec.type
-    return tuple(getattr(kind, "__args__", (kind,)))
+SPECS = {spec.name: spec for spec in fields(GRPOConfig)}
 
 
-def nearest(name: str, known: list[str]) -> str:
-    """Return "; did you mean x?" for a misspelled name, or the list of what is known."""
-    close = difflib.get_close_matches(name, known, 1, 0.5)
-    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}"
+def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
+    """Take over one setting; return its name.
 
-
-def parsed(spec: dataclasses.Field, text: str) -> Any:
-    """Return a field's value from text.
+    Args:
+        settings: by name; it gets the value.
+        path: the name; sections before it are for the reader only, as in loss.clip_high.
+        value: a value of the right type, or its text.
+        where: the file that has it, or "command line".
 
     Raises:
-        ValueError: it is not of the field's type.
+        ValueError: an unknown name, with the nearest one; or a text that is no such value.
     """
-    kinds = kinds_of(spec)
-    if type(None) in kinds and text.lower() in ("none", "null", ""):
-        return None
-    kind = next(k for k in kinds if k is not type(None))
-    if kind is bool:
-        if text.lower() not in ("true", "false", "yes", "no", "1", "0"):
-            raise ValueError(f"{spec.name} = {text!r} is not allowed; give true or false")
-        return text.lower() in ("true", "yes", "1")
-    try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"{spec.name} = {text!r} is not allowed; give {kind.__name__}") from None
-
-
-def flat(tree: Any, where: str) -> dict[str, Any]:
-    """Return nested settings as one dict; sections are for the reader only.
-
-    Raises:
-        ValueError: an unknown key, with the nearest known one; or the same key twice.
-    """
-    if not isinstance(tree, dict):
-        raise ValueError(f"{where}: settings are lines such as learning_rate: 1e-5")
-    known = [spec.name for spec in fields(GRPOConfig)]
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        pairs = flat(value, where) if isinstance(value, dict) else {str(key): value}
-        for name, item in pairs.items():
-            if name in ("lab", "model", "data", "reward"):
-                raise ValueError(
-                    f"{where}: {name} is no setting; give --{name} on the command line")
-            if name not in known:
-                raise ValueError(f"{where}: unknown setting {name!r}{nearest(name, known)}")
-            if name in found:
-                raise ValueError(f"{where}: {name} is there twice")
-            found[name] = item
-    return found
-
-
-def load_yaml(path: str | Path) -> dict[str, Any]:
-    """Return the settings of a YAML file.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no YAML, or has unknown keys.
-    """
-    import yaml
-
-    try:
-        tree = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8 text") from None
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is no YAML: {str(error).splitlines()[0]}") from None
-    by_name = {spec.name: spec for spec in fields(GRPOConfig)}
-    found = flat({} if tree is None else tree, str(path))
-    # YAML reads 1e-5, without a point, as text.
-    return {k: parsed(by_name[k], v) if isinstance(v, str) else v for k, v in found.items()}
+    name = path.split(".")[-1].replace("-", "_")
+    if name in ELSEWHERE:
+        raise ValueError(f"{where}: {name} is no setting; give --{name} on the command line")
+    if name not in SPECS:
+        raise ValueError(f"{where}: unknown setting {path!r}{nearest(name, SPECS)}")
+    settings[name] = parsed(SPECS[name], value)
+    return name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give a parser one flag for every field, --config, and KEY=VALUE overrides."""
-    parser.add_argument("--config", metavar="FILE.yaml", help="settings; flags win over it")
-    parser.add_argument(
-        "overrides", nargs="*", metavar="KEY=VALUE", help="as in the file: loss.clip_high=0.28"
-    )
-    for spec in fields(GRPOConfig):
-        text = f"{spec.metadata['help']} ({spec.default})".replace("%", "%%")
-        more: dict[str, Any] = {"default": None, "help": text, "metavar": "X"}
-        if bool in kinds_of(spec):
-            more["action"] = argparse.BooleanOptionalAction
-            del more["metavar"]
-        parser.add_argument("--" + spec.name.replace("_", "-"), **more)
+    common.add_arguments(parser, GRPOConfig, "loss.clip_high=0.28")
 
 
 def from_flags(flags: argparse.Namespace, **defaults: Any) -> GRPOConfig:
@@ -194,19 +115,4 @@ def from_flags(flags: argparse.Namespace, **defaults: Any) -> GRPOConfig:
     Raises:
         OSError, ValueError: what is wrong, with the nearest name for an unknown one.
     """
-    by_name = {spec.name: spec for spec in fields(GRPOConfig)}
-    settings = dict(defaults)
-    if flags.config:
-        settings |= load_yaml(flags.config)
-    for text in flags.overrides:
-        path, mark, value = text.partition("=")
-        name = path.split(".")[-1].replace("-", "_")
-        if not mark or name not in by_name:
-            hint = nearest(name, list(by_name)) if mark else "; overrides are KEY=VALUE"
-            raise ValueError(f"unknown setting {text!r}{hint}")
-        settings[name] = parsed(by_name[name], value)
-    for name, spec in by_name.items():
-        value = getattr(flags, name)
-        if value is not None:
-            settings[name] = value if isinstance(value, bool) else parsed(spec, value)
-    return GRPOConfig(**settings)
+    return common.from_flags(flags, GRPOConfig, put, **defaults)

@@ -326,7 +326,13 @@ def load_gsm8k_mock(n: int = 20) -> list[Row]:
 
 
 def load_sums(n: int = 100, digits: int = 1, seed: int = 0) -> list[Row]:
-    """Return n sums of two numbers of at most so many digits, after two examples."""
+    """Return n sums of two numbers of at most so many digits, after two examples.
+
+    Args:
+        n: rows, 0 or more.
+        digits: of both numbers at most, 1 or more.
+        seed: of the draws.
+    """
     rng, rows = random.Random(seed), []
     for _ in range(n):
         a, b = rng.randrange(10**digits), rng.randrange(10**digits)

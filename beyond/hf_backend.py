@@ -342,6 +342,12 @@ def reward(response, answer):
 def accuracy(model, n=200, greedy=False, seed=0):
     """Return the share of n sums that the policy answers right; its own random numbers.
 
+    Args:
+        model: a Policy.
+        n: number of sums, 1 or more.
+        greedy: take the likeliest tokens.
+        seed: of the sums and of the sampling.
+
     Raises:
         ValueError: n is below 1.
     """

@@ -3,83 +3,56 @@
 import contextlib
 import functools
 import inspect
-import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import lab15_run
+
 HOUSE = Path(__file__).resolve().parent
 KNOWN = (ValueError, OSError, FloatingPointError)  # errors of this folder: one line each
+HANGS = {  # what runs in a call of the services that does not come back
+    "generate": "sample_group", "train_step": "group_advantages, k3_kl or grpo_loss",
+    "score": "the reward",
+}
 
 
 class LabError(ValueError):
     """One of the five functions raised, or returned what the next one cannot use."""
 
 
+class Fault(RuntimeError):
+    """A reward of yours failed in another process; the text is one line and names it."""
+
+
+def line_of(error: BaseException) -> str:
+    """Return an exception as one line: its type, and its text."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300].rstrip(": ")
+
+
 def how_to_test(task: int, path: str | Path) -> str:
     """Return the command that tests a task of a lab file, to be pasted into a terminal."""
-    name = str(path)
-    if re.search(r"[^\w./\\:~+-]", name):
-        name = f'"{name}"'
-    return f"python -m pytest -q -k task{task} --lab={name}"
+    return lab15_run.test_command(task, {"__file__": str(path)})
 
 
-def _is_tensor(value: Any, shape: torch.Size | tuple[int, ...]) -> str | None:
-    """Return what is wrong with a value that should be a tensor of a shape, or None."""
-    if not isinstance(value, torch.Tensor):
-        return f"{type(value).__name__}, not a tensor of shape {tuple(shape)}"
-    if value.shape != shape:
-        return f"a tensor of shape {tuple(value.shape)}, not {tuple(shape)}"
-    return None
+def wrong_with(task: int, result: Any, args: tuple) -> str | None:
+    """Return what is wrong with the result of a task, or None.
 
-
-def sampled(result: Any, model, prompts, answers, G, *rest) -> str | None:
-    """Return what is wrong with the result of Task 1, or None."""
-    if not isinstance(result, dict):
-        return f"{type(result).__name__}, not a dict"
-    missing = [k for k in ("out", "responses", "rewards") if k not in result]
-    if missing:
-        return f"a dict without {', '.join(missing)}"
-    B = len(prompts) * G
-    if len(result["responses"]) != B:
-        return f"{len(result['responses'])} responses, not {B}"
-    wrong = _is_tensor(result["rewards"], (B,))
-    return wrong and f"rewards: {wrong}"
-
-
-def compared(result: Any, rewards, *rest) -> str | None:
-    """Return what is wrong with the result of Task 2, or None."""
-    wrong = _is_tensor(result, rewards.shape)
-    if wrong is None and rewards.isfinite().all() and not result.isfinite().all():
-        return "NaN or infinity for finite rewards"
-    return wrong
-
-
-def diverged(result: Any, logp, *rest) -> str | None:
-    """Return what is wrong with the result of Task 3, or None."""
-    return _is_tensor(result, logp.shape)
-
-
-def lost(result: Any, logp, *rest) -> str | None:
-    """Return what is wrong with the result of Task 4, or None."""
-    if not isinstance(result, (tuple, list)) or len(result) != 2:
-        return f"{type(result).__name__}, not (loss, stats)"
-    loss, stats = result
-    if not isinstance(stats, dict):
-        return f"stats: {type(stats).__name__}, not a dict"
-    if missing := [k for k in ("kl", "clip_frac") if k not in stats]:
-        return f"stats without {', '.join(missing)}"
-    wrong = _is_tensor(loss, loss.shape if getattr(loss, "numel", int)() == 1 else ())
-    if wrong is None and logp.requires_grad and not loss.requires_grad:
-        wrong = "no gradient flows from it to logp"
-    return wrong and f"loss: {wrong}"
-
-
-CHECKS: dict[int, Callable] = {1: sampled, 2: compared, 3: diverged, 4: lost}
+    Args:
+        task: 1 to 5; of Task 5 only lab_step.py knows what it needs.
+        result: what the function returned.
+        args: the arguments of the call, in the order of the contract.
+    """
+    given = dict(zip(lab15_run.TASKS[task][1], args))
+    with torch.no_grad(), warnings.catch_warnings(), contextlib.suppress(Exception):
+        warnings.simplefilter("ignore")
+        return lab15_run.RESULTS[task](result, given) if task < 5 else None
+    return None  # arguments that the contract does not have: nothing to compare with
 
 
 def where_in(error: BaseException, path: str) -> tuple[int, bool]:
@@ -109,32 +82,34 @@ def checked(function: Callable, task: int, lab: Any, backend: Any) -> Callable:
 
     Out-of-memory errors, and what beyond/ itself says in one line (a reward that raised, a prompt
     that is too long), go through.
+
+    Args:
+        function: the lab file's.
+        task: its number, 1 to 5.
+        lab: the lab file's module.
+        backend: what stands for tinylm while the function runs.
     """
     head = f"your {function.__name__} (Task {task})"
     tail = f"Test: {how_to_test(task, lab.__file__)}"
 
     @functools.wraps(function)
     def run(*args, **kwargs):
-        from beyond.models import is_out_of_memory
-
         try:
             with as_tinylm(backend):
                 result = function(*args, **kwargs)
         except LabError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             line, ours = where_in(error, lab.__file__)
-            if is_out_of_memory(error) or (ours and isinstance(error, KNOWN)):
+            if lab15_run.out_of_memory(error) or (ours and isinstance(error, KNOWN)):
                 raise
             what = (str(error).strip().splitlines() or [""])[0]
             if isinstance(error, NameError):  # an import that failed was only noted by load_lab
                 what += "".join(f"; line {p.line}: {p.text:.90}" for p in lab.__problems__[:1])
             raise LabError(f"{head} raised {type(error).__name__} at line {line}: {what:.250}. "
                            f"{tail}") from error
-        if task not in CHECKS:
-            return result
         given = inspect.signature(function).bind(*args, **kwargs).args
-        if wrong := CHECKS[task](result, *given):
+        if wrong := wrong_with(task, result, given):
             raise LabError(f"{head} returned {wrong}. {tail}")
         return result
 

@@ -9,7 +9,6 @@ from beyond import hf_backend
 from beyond.lab_checks import how_to_test
 from beyond.parallel import extreme, total, whole
 from beyond.plugins import backend_with, load_student
-from beyond.reports import judged
 
 NO_REF = torch.nn.Module()  # what your grpo_step is given for ref where kl_beta is 0
 
@@ -68,7 +67,7 @@ class LabStep:
             raise ValueError(f"step = lab calls your grpo_step whole, so {', '.join(odd)} cannot "
                              "be set; take step = ours")
         backend = backend_with(
-            reward=self.reward, sample=self.sample, sequence_logprobs=self.logprobs,
+            hf_backend, reward=self.reward, sample=self.sample, sequence_logprobs=self.logprobs,
             token_entropy=self.entropy)
         self.lab = load_student(trainer.lab.__file__, backend)
         self.seen: dict[str, Any] = {}
@@ -143,7 +142,7 @@ class LabStep:
         """Return the trainer's reward of one response; what cannot be scored counts as 0."""
         row = self.row_of(answer)
         columns = {k: [v] for k, v in row.items() if k not in ("prompt", "text")}
-        [score], *_ = judged(self.trainer, [row["text"]], [response], columns)
+        [score], *_ = self.trainer.judged([row["text"]], [response], columns)
         if score is None and not self.told:
             self.told = True
             self.trainer.say("the reward cannot score some response (None): your grpo_step counts "

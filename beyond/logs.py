@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from beyond.checkpoints import found
 from beyond.measures import MAX, MIN
+from tinylm import write_file
 
 Metrics = dict[str, float]
 SHOWN = ("reward", "loss", "kl", "entropy", "frac_reward_zero_std", "eval/accuracy")
@@ -27,22 +28,20 @@ def needs(package: str, setting: str) -> None:
         raise ValueError(f"{setting} needs {package}: pip install {package}, or switch it off")
 
 
-def put_aside(folder: Path, paths: list[Path]) -> None:
-    """Move checkpoints that a run does not go on from, and logs, to folder/earlier-N.
+def put_aside(folder: Path, paths: Iterable[Path], what: str) -> None:
+    """Move files and folders of a run that is not resumed to folder/earlier-N.
 
-    Among the run's own they would be the newest: a resume would go on from them. Without such
-    checkpoints nothing is moved.
+    Args:
+        folder: the run's.
+        paths: those that are there are moved.
+        what: for the message, such as "a run that this one does not go on from: it is".
     """
-    if not any(path.is_dir() for path in paths):
-        return
-    n = 1 + sum(1 for _ in folder.glob("earlier-*"))
-    aside = folder / f"earlier-{n}"
+    aside = folder / f"earlier-{1 + sum(1 for _ in folder.glob('earlier-*'))}"
     aside.mkdir()
     for path in paths:
         if path.exists():
             path.rename(aside / path.name)
-    print(f"{folder} had checkpoints that this run does not go on from: they are in {aside.name} "
-          "now")
+    print(f"{folder} had {what} in {aside.name} now")
 
 
 def mean_of(metrics: Iterable[Metrics]) -> Metrics:
@@ -60,7 +59,7 @@ def mean_of(metrics: Iterable[Metrics]) -> Metrics:
 
 
 class RunLog:
-    """Writes metrics and completions; appends, so that a resumed run goes on in the same files.
+    """Writes metrics and completions; appends, so that a resumed run continues the same files.
 
     Args:
         cfg: the GRPOConfig.
@@ -82,7 +81,10 @@ class RunLog:
         self.torn: set[str] = set()  # files whose last line may be half written
         self.paths = {n: self.folder / f"{n}.jsonl" for n in ("training_log", "completions")}
         later = [p for p in found(self.folder) if int(p.name.split("-")[1]) > (resumed_at or 0)]
-        put_aside(self.folder, later + (list(self.paths.values()) if resumed_at is None else []))
+        if later:  # among the run's own they would be the newest: a resume would go on from them
+            old = list(self.paths.values()) if resumed_at is None else []
+            put_aside(self.folder, later + old,
+                      "checkpoints that this run does not go on from: they are")
         for path in self.paths.values():
             self._cut(path, 0 if resumed_at is None else resumed_at)
         self.writer: Any = None
@@ -115,12 +117,10 @@ class RunLog:
                     kept.append(line + "\n")
             except (ValueError, KeyError, TypeError):
                 continue
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text("".join(kept), encoding="utf-8")
-        temporary.replace(path)
+        write_file(path, lambda file: file.write("".join(kept).encode()))
 
     def _append(self, name: str, lines: list[dict]) -> None:
-        """Add lines to a file; a full disk is said, and training goes on."""
+        """Append lines to a file. A full disk is reported once; training continues."""
         text = "\n" * (name in self.torn) + "".join(json.dumps(line) + "\n" for line in lines)
         try:
             with open(self.paths[name], "a", encoding="utf-8") as file:
@@ -132,7 +132,7 @@ class RunLog:
                            "without it; its lines are missing until there is room")
             self.torn.add(name)
 
-    def metrics(self, step: int, metrics: Metrics, show: bool = True) -> None:
+    def metrics(self, step: int, metrics: Metrics) -> None:
         """Write one line of metrics everywhere."""
         self._append("training_log", [{"step": step} | metrics])
         if self.writer:
@@ -141,12 +141,17 @@ class RunLog:
             self.writer.flush()
         for run in self.runs:
             run.log(metrics, step=step)
-        if show:
-            parts = [f"{n} {metrics[n]:.4g}" for n in SHOWN if n in metrics]
-            tqdm.write(f"step {step} | " + " | ".join(parts))
+        parts = [f"{n} {metrics[n]:.4g}" for n in SHOWN if n in metrics]
+        tqdm.write(f"step {step} | " + " | ".join(parts))
 
     def completions(self, step: int, rows: list[dict], shown: int = 0) -> None:
-        """Write responses as JSONL, and show the first as a table."""
+        """Write responses as JSONL, and show the first as a table.
+
+        Args:
+            step: the number of steps done.
+            rows: of trainer.completion_rows.
+            shown: how many are shown; 0: none.
+        """
         self._append("completions", [{"step": step} | row for row in rows])
         if shown and rows:
             tqdm.write(table(rows[:shown]))

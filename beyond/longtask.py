@@ -98,7 +98,16 @@ def sample(
     max_new_tokens: int = BUDGET,
     generator: torch.Generator | None = None,
 ) -> dict:
-    """Sample one response for every prompt: tinylm.sample with this task's budget."""
+    """Sample one response for every prompt: tinylm.sample with this task's budget.
+
+    Args:
+        model: a TinyLM.
+        prompts: texts.
+        temperature: above 0.
+        greedy: take the likeliest tokens.
+        max_new_tokens: 1 or more.
+        generator: torch's; None: the global one.
+    """
     return tinylm.sample(model, prompts, temperature, greedy, max_new_tokens, generator)
 
 
@@ -120,7 +129,14 @@ def evaluation(model: TinyLM, n: int = HELD_OUT, greedy: bool = False, seed: int
 
 
 def accuracy(model: TinyLM, n: int = HELD_OUT, greedy: bool = False, seed: int = 0) -> float:
-    """Return the share of held-out problems whose last step is exactly the answer."""
+    """Return the share of held-out problems whose last step is exactly the answer.
+
+    Args:
+        model: a TinyLM.
+        n: number of problems, 1 or more.
+        greedy: take the likeliest tokens.
+        seed: of the sampling.
+    """
     _, responses, answers = evaluation(model, n, greedy, seed)
     return sum(reward(r, a) for r, a in zip(responses, answers)) / n
 
@@ -146,7 +162,13 @@ RECIPE |= {"steps": 1400, "batch": 64, "lr": 2.5e-3, "warmup": 50, "hold": 0.7}
 
 
 def demonstration(a: int, b: int, rng: random.Random) -> str:
-    """Return what the teacher says to a + b: a style, steps done again, steps that are wrong."""
+    """Return what the teacher says to a + b: a style, steps done again, steps that are wrong.
+
+    Args:
+        a: 10 to 99.
+        b: 10 to 99.
+        rng: draws style, repetitions and errors.
+    """
 
     def steps(right: int, low: int, high: int, said: str = "") -> int:
         value = right

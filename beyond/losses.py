@@ -31,37 +31,39 @@ In the formulas r is the token ratio exp(logp - old_logp), s the sequence ratio,
 sg() stop-gradient, |y| the number of real tokens of a response, N that of the batch.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from beyond.advantages import ADVANTAGES
-from beyond.losses_more import gmpo, luspo, sapo, vespo
-from beyond.losses_reinforce import (
-    cispo,
-    guide_custom,
-    reinforce,
-    reinforce_pp,
-    rloo,
-    simple_grpo,
-    torchforge_reinforce,
-)
 from beyond.pieces import (
     Stats,
     add_kl,
+    by_sign,
+    capped_weight,
     clipped_min,
     constant,
+    exp,
     group_token_mean,
     k1,
     k2,
     k3,
     k3_is,
     k_abs,
+    log_prob,
+    log_ratio,
+    product,
+    product_ratio,
     real_tokens,
     response_mean,
+    response_sum,
+    row_mean,
     sequence_ratio,
     sequence_ratio_token_gradient,
+    soft_gate,
     statistics,
     token_mean,
     token_ratio,
@@ -77,6 +79,9 @@ __all__ = [
 ]
 
 Loss = Callable[..., tuple[Tensor, Stats]]
+
+
+# ============================================================== PPO's clip
 
 
 def grpo(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04, *,
@@ -256,6 +261,229 @@ def gspo_token(logp, old_logp, ref_logp, adv, mask, clip_eps=3e-4, beta=0.0, *,
     terms, hit = clipped_min(rho, x.A, clip_eps, clip_high)
     terms = add_kl(terms, x, rho, beta)
     return response_mean(terms, x, rows), statistics(x, rho, hit)
+
+
+# ============================================================== another surrogate, another mean
+
+
+def sapo(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.0, *,
+         tau_pos=1.0, tau_neg=1.05, rows=None, **common) -> tuple[Tensor, Stats]:
+    """SAPO: GRPO with a SOFT GATE instead of the clip; no KL.
+
+        loss = 1/B sum_i 1/|y_i| sum_t -(4/tau) sigmoid(tau (r - 1)) A
+
+    Gradient: -4 sig (1 - sig) r A, which is -r A at r = 1 and fades away on both sides.
+
+    Args beyond the common ones: tau_pos, the steepness where A > 0; tau_neg, elsewhere. clip_eps is
+    not used and clip_frac is 0.
+    Source: arXiv 2511.20347, eq. 5 and 6.
+    Differs: TRL, torchforge and verl have the same formula and taus (verl: rows not empty).
+    """
+    x = real_tokens(logp, old_logp, ref_logp, adv, mask, **common)
+    rho = token_ratio(x)
+    terms, hit = soft_gate(rho, x.A, tau_pos, tau_neg)
+    terms = add_kl(terms, x, rho, beta)
+    return response_mean(terms, x, rows), statistics(x, rho, hit)
+
+
+def luspo(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.0, *,
+          clip_high=None, rows=None, **common) -> tuple[Tensor, Stats]:
+    """LUSPO: gspo WITHOUT the division by the length: longer responses weigh more.
+
+        loss = 1/B sum_i |y_i| * -min(s A, clip(s, 1-clip_eps, 1+clip_high) A)
+
+    Source: TRL, loss_type="luspo" with importance_sampling_level="sequence".
+    """
+    x = real_tokens(logp, old_logp, ref_logp, adv, mask, **common)
+    rho = sequence_ratio(x)  # (B, 1)
+    terms, hit = clipped_min(rho, x.A, clip_eps, clip_high)
+    terms = add_kl(terms, x, rho, beta)
+    return response_sum(terms, x, rows), statistics(x, rho, hit)
+
+
+def vespo(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.0, *, k_pos=2.0,
+          lambda_pos=3.0, k_neg=3.0, lambda_neg=2.0, tokens=None, **common) -> tuple[Tensor, Stats]:
+    """VESPO: reinforce weighted by a GAMMA-SHAPED function of the whole response's ratio.
+
+        W    = exp(sum_t (logp - old_logp))
+        phi  = W^k exp(lambda (1 - W)), without gradient; k, lambda by the sign of A
+        loss = 1/N sum_i sum_t -phi A logp
+
+    phi is 1 at W = 1. As in TRL, the token log-ratios are clamped to +-20 and log W to
+    [log 1e-8, 20]; here that bounds a weight and takes no gradient away. clip_eps is not used.
+
+    Args beyond the common ones: k_pos and lambda_pos where A >= 0, k_neg and lambda_neg elsewhere.
+    Extra in stats: phi_mean, over the responses.
+    Source: TRL, loss_type="vespo".
+    """
+    x = real_tokens(logp, old_logp, ref_logp, adv, mask, **common)
+    with torch.no_grad():
+        log_W = log_ratio(x).clamp(-20, 20).sum(1, keepdim=True).clamp(math.log(1e-8), 20)
+        k = by_sign(x.A >= 0, k_pos, k_neg, x.logp)
+        lam = by_sign(x.A >= 0, lambda_pos, lambda_neg, x.logp)
+        phi = torch.exp(k * log_W + lam * (1 - log_W.exp()))  # (B, 1)
+    rho = token_ratio(x)
+    terms = add_kl(-phi * x.A * x.logp, x, rho, beta)
+    return token_mean(terms, x, tokens), statistics(x, rho) | {"phi_mean": float(phi.mean())}
+
+
+def gmpo(logp, old_logp, ref_logp, adv, mask, clip_eps=0.4, beta=0.0, *,
+         clip_high=None, rows=None, **common) -> tuple[Tensor, Stats]:
+    """GMPO: GRPO with the GEOMETRIC mean of a response's clipped ratios, clipped in the exponent.
+
+        e_t  = min(logp - old_logp, clip_high) if A > 0, max(logp - old_logp, -clip_eps) if A < 0
+        loss = 1/B sum_i -A exp(1/|y_i| sum_t e_t)
+
+    Source: arXiv 2507.20673, eq. 4 (clip range exp(-0.4) to exp(0.4)); verl's loss mode geo_mean.
+    """
+    x = real_tokens(logp, old_logp, ref_logp, adv, mask, **common)
+    e, high = log_ratio(x), clip_eps if clip_high is None else clip_high
+    low = by_sign(x.A < 0, -clip_eps, -math.inf, e)  # (B, 1), and the upper bound likewise
+    clipped = e.clamp(low, by_sign(x.A > 0, high, math.inf, e))
+    rho = exp(clipped.sum(1, keepdim=True) / x.n.clamp(min=1))  # (B, 1)
+    terms = add_kl(-product(rho, x.A), x, rho, beta)
+    return response_mean(terms, x, rows), statistics(x, rho, clipped != e)
+
+
+# ============================================================== gradient through logp, or a product
+
+
+def cispo(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.0, *,
+          ratio_cap=5.0, ratio_floor=0.0, tokens=None, **common) -> tuple[Tensor, Stats]:
+    """CISPO: dapo that caps the WEIGHT of a token and never drops its gradient.
+
+        loss = 1/N sum_i sum_t -sg(clip(r, ratio_floor, ratio_cap)) A logp
+
+    clip_frac counts every token whose ratio was outside the bounds, whatever the sign of A.
+
+    Args beyond the common ones: ratio_cap, an absolute bound of 1 or more; ratio_floor, 0 = open.
+    clip_eps is not used.
+    Source: MiniMax-M1, arXiv 2506.13585, eq. 4 (mean per prompt first, lower bound open); the cap
+        as a number of its own: ScaleRL, arXiv 2510.13786.
+    Differs: TRL's epsilon_high is this cap, and its default 0.2 shrinks every gradient five times:
+        caps below 1 are refused here. torchforge: [0, 1 + 4]. verl: [1 - 0.2, 1 + 0.2].
+    """
+    if not ratio_cap >= 1:
+        raise ValueError(f"ratio_cap = {ratio_cap}: it caps the ratio itself, which starts at 1, so"
+                         " give 1 or more, say 5.0 (a cap of 0.2 would scale all gradients by 0.2)")
+    x = real_tokens(logp, old_logp, ref_logp, adv, mask, **common)
+    rho = token_ratio(x)
+    terms, hit = capped_weight(x, rho, ratio_floor, ratio_cap)
+    terms = add_kl(terms, x, rho, beta)
+    return token_mean(terms, x, tokens), statistics(x, rho, hit)
+
+
+def reinforce(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.0, *,
+              is_clamp=None, tokens=None, **common) -> tuple[Tensor, Stats]:
+    """REINFORCE: no ratio, no clip, a token mean.
+
+        loss = 1/N sum_i sum_t -w A logp,  w = 1, or sg(clamp(r, *is_clamp)) if that is given
+
+    With w = 1 it is right only for the policy that sampled: the first inner step. clip_eps is not
+    used.
+
+    Args beyond the common ones: is_clamp, None or the two bounds of the ratio, say (0.1, 10.0);
+    (0.0, inf) is the plain importance weight.
+    Source: Williams 1992. verl's loss mode gpg is the same; REINFORCE++ has reinforce_pp.
+    Differs: torchforge always has the clamp: torchforge_reinforce.
+    """
+    x = real_tokens(logp, old_logp, ref_logp, adv, mask, **common)
+    rho = token_ratio(x)
+    terms, hit = log_prob(x) if is_clamp is None else capped_weight(x, rho, *is_clamp)
+    terms = add_kl(terms, x, rho, beta)
+    return token_mean(terms, x, tokens), statistics(x, rho, hit)
+
+
+def torchforge_reinforce(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.0, *,
+                         tokens=None, **common) -> tuple[Tensor, Stats]:
+    """Torchforge's ReinforceLoss: reinforce times the CLAMPED RATIO, without its gradient.
+
+        loss = 1/N sum_i sum_t -sg(clamp(r, 0.1, 10)) A logp
+
+    It is cispo with a lower bound and a higher cap. clip_eps is not used.
+    Source: torchforge, src/forge/losses/reinforce_loss.py (2025).
+    Differs: there the bounds are written into the code; a clip_ratio argument does not exist.
+    """
+    return reinforce(logp, old_logp, ref_logp, adv, mask, clip_eps, beta,
+                     is_clamp=(0.1, 10.0), tokens=tokens, **common)
+
+
+def reinforce_pp(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.0, *,
+                 clip_high=None, tokens=None, **common) -> tuple[Tensor, Stats]:
+    """REINFORCE++: PPO's clip with a token mean; what is new is its ADVANTAGE, not the loss.
+
+        loss = 1/N sum_i sum_t -min(r A, clip(r, 1-clip_eps, 1+clip_high) A)
+
+    A is whitened over the whole batch, no group needed: advantages.whitened.
+    Source: arXiv 2501.03262 (its KL is a penalty k1 in the reward, not a term of the loss).
+    """
+    x = real_tokens(logp, old_logp, ref_logp, adv, mask, **common)
+    rho = token_ratio(x)
+    terms, hit = clipped_min(rho, x.A, clip_eps, clip_high)
+    terms = add_kl(terms, x, rho, beta)
+    return token_mean(terms, x, tokens), statistics(x, rho, hit)
+
+
+def rloo(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.0, *,
+         clip_high=None, rows=None, **common) -> tuple[Tensor, Stats]:
+    """RLOO: the ratio is that of the WHOLE response, a product and not a mean of tokens.
+
+        R_i  = exp(sum_t (logp - old_logp))
+        loss = 1/B sum_i -min(R A, clip(R, 1-clip_eps, 1+clip_high) A)
+
+    On policy the gradient is the paper's, that of 1/B sum_i -A sum_t logp. A is leave-one-out:
+    advantages.leave_one_out. The KL, if any, is averaged over a response's tokens as in grpo. A
+    response without a token has R = 1 and adds -A, which has no gradient.
+
+    Extra in stats: clip_frac_rows, the fraction of responses that were clipped (TRL's metric).
+    Source: arXiv 2402.14740, eq. 7 and 8.
+    Differs: TRL's RLOOTrainer puts the KL (k1, beta 0.05) into the reward. verl and OpenRLHF have
+        the advantage only.
+    """
+    x = real_tokens(logp, old_logp, ref_logp, adv, mask, **common)
+    rho = product_ratio(x)  # (B, 1)
+    terms, hit = clipped_min(rho, x.A, clip_eps, clip_high)
+    terms = add_kl(terms, x, rho, beta)
+    return row_mean(terms, x, rows), statistics(x, rho, hit)
+
+
+def simple_grpo(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.1, *,
+                rows=None, **common) -> tuple[Tensor, Stats]:
+    """Torchforge's SimpleGRPOLoss: GRPO whose ratio has the VALUE 1 whatever the policy did.
+
+        loss = 1/B sum_i 1/|y_i| sum_t [ -exp(logp - sg(logp)) A + beta k3 ]
+
+    Equal to grpo on the first inner step (old_logp = logp), wrong afterwards: old_logp and clip_eps
+    are not used. stats["ratio_max"] is that of the real ratio, so that you can see it.
+    Source: torchforge, src/forge/losses/grpo_loss.py (2025), beta 0.1.
+    """
+    x = real_tokens(logp, old_logp, ref_logp, adv, mask, **common)
+    one = (x.logp - x.logp.detach()).exp()
+    terms = add_kl(-one * x.A, x, one, beta)
+    return response_mean(terms, x, rows), statistics(x, token_ratio(x))
+
+
+def guide_custom(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.1, *,
+                 clip_high=None, tokens=None, kl=k1, **common) -> tuple[Tensor, Stats]:
+    """The custom-loss example of a torchforge guide, with the SIGN of its KL put right.
+
+        q    = exp(logp - ref_logp)
+        loss = 1/N sum_i sum_t [ -min(q A, clip(q, 1-clip_eps, 1+clip_high) A)
+                                 + beta (logp - ref_logp) ]
+
+    The guide adds beta (ref_logp - logp), which pushes every sampled token up. What is left is
+    still not GRPO: its ratio is against the REFERENCE, so that the clip ends all learning 20% away
+    from the SFT model; old_logp is not used. And the mean gradient of k1 is 0.
+    Source: a third-party guide to torchforge. The lesson is in the differences to grpo.
+    """
+    x = real_tokens(logp, ref_logp, ref_logp, adv, mask, kl=kl, **common)
+    rho = token_ratio(x)
+    terms, hit = clipped_min(rho, x.A, clip_eps, clip_high)
+    terms = add_kl(terms, x, rho, beta)
+    return token_mean(terms, x, tokens), statistics(x, rho, hit)
+
+
+# ============================================================== any other combination
 
 
 def assembled(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04, *,

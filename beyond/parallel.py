@@ -144,9 +144,9 @@ def total(world: World, numbers: list[float]) -> list[float]:
     return _reduced(world, numbers, dist.ReduceOp.SUM)
 
 
-def extreme(world: World, numbers: list[float], largest: bool = True) -> list[float]:
-    """Return the largest (or smallest) of each number over all ranks; every rank must call it."""
-    return _reduced(world, numbers, dist.ReduceOp.MAX if largest else dist.ReduceOp.MIN)
+def extreme(world: World, numbers: list[float]) -> list[float]:
+    """Return the largest of each number over all ranks; every rank must call it."""
+    return _reduced(world, numbers, dist.ReduceOp.MAX)
 
 
 def gather(world: World, thing: Any) -> list:
@@ -161,6 +161,25 @@ def gather(world: World, thing: Any) -> list:
     found: list[Any] = [None] * world.size
     dist.all_gather_object(found, thing)
     return found
+
+
+def of_all(world: World, function: Callable, values: torch.Tensor, *args, **kwargs) -> torch.Tensor:
+    """Return this rank's part of what a function makes of all ranks' values; every rank must call.
+
+    Args:
+        world: the World.
+        function: of (values, *args), such as an advantage that looks at the whole batch; it
+            returns a tensor as long as its values.
+        values: (n,) this rank's; n may be another on each rank.
+        *args: passed on.
+        **kwargs: passed on.
+    """
+    if not world.many:
+        return function(values, *args, **kwargs)
+    parts = gather(world, values.cpu())
+    first = sum(map(len, parts[: world.rank]))
+    whole = function(torch.cat(parts).to(values.device), *args, **kwargs)
+    return whole[first : first + len(values)]
 
 
 def agree(world: World, do: Callable[[], Any]) -> Any:
@@ -305,7 +324,13 @@ class Through(nn.Module):
 
 
 def scorer(policy: nn.Module, world: World, how: str) -> nn.Module:
-    """Return wrap(Through(policy)), ready for use."""
+    """Return wrap(Through(policy)), ready for use.
+
+    Args:
+        policy: an hf_backend.Policy.
+        world: the World.
+        how: ddp or fsdp.
+    """
     made = wrap(Through(policy), world, how) if world.many else Through(policy)
     if world.many and how == "fsdp":  # its first forward tells FSDP2 which module is the whole
         with torch.no_grad():
@@ -351,6 +376,11 @@ def turns(world: World, pieces: list, how: str) -> list:
     """Return a rank's micro-batches, with FSDP2 as many as any rank has: the last again.
 
     Every forward and backward of FSDP2 gathers weights from all ranks. DDP waits once, at the end.
+
+    Args:
+        world: the World.
+        pieces: this rank's micro-batches.
+        how: ddp or fsdp.
     """
     if not world.many or how != "fsdp":
         return pieces
@@ -361,3 +391,13 @@ def turns(world: World, pieces: list, how: str) -> list:
 def full(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor of which every rank has a part as a whole; every rank must call it."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def weights(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Return all weights of a model in parts, whole and on the CPU; every rank must call it."""
+    found: dict[int, torch.Tensor] = {}  # tied weights stay one
+    named = model.state_dict(keep_vars=True)
+    for value in named.values():
+        if id(value) not in found:
+            found[id(value)] = full(value.detach()).cpu()
+    return {name: found[id(value)] for name, value in named.items()}

@@ -19,7 +19,7 @@ import torch
 import torch.nn as nn
 
 from beyond import parallel
-from beyond.parallel import World, blocks_of, full, gather
+from beyond.parallel import World, blocks_of, gather
 
 COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 ROWS = ("o_proj", "down_proj")
@@ -32,7 +32,14 @@ def one_of(world: World, how: str) -> World:
 
 
 def scorer(policy, ref, world: World, how: str) -> nn.Module:
-    """Return parallel.scorer(policy, ...); with tensor parallelism both models are cut first."""
+    """Return parallel.scorer(policy, ...); with tensor parallelism both models are cut first.
+
+    Args:
+        policy: an hf_backend.Policy.
+        ref: the reference, or None.
+        world: the World.
+        how: ddp, fsdp or tp.
+    """
     for one in (policy, ref) if how == "tp" else ():
         if one is not None:
             split(one.model, world)
@@ -43,6 +50,11 @@ def once(world: World, how: str, do: Callable[[], Any]) -> Any:
     """Return do(); with tensor parallelism rank 0's, on every rank.
 
     A reward need not say the same twice (a judge, a clock), and one call is cheaper.
+
+    Args:
+        world: the World.
+        how: ddp, fsdp or tp.
+        do: what to call.
     """
     if how != "tp" or not world.many:
         return do()
@@ -157,13 +169,3 @@ def same_everywhere(ids: torch.Tensor) -> None:
         raise ValueError("the processes of parallel = tp no longer read the same tokens: their "
                          "logits differ. Resume from the last checkpoint; should it happen again: "
                          "parallel = fsdp")
-
-
-def weights(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return all weights of a split model, whole and on the CPU; every rank must call it."""
-    found: dict[int, torch.Tensor] = {}  # tied weights stay one
-    named = model.state_dict(keep_vars=True)
-    for value in named.values():
-        if id(value) not in found:
-            found[id(value)] = full(value.detach()).cpu()
-    return {name: found[id(value)] for name, value in named.items()}

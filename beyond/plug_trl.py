@@ -193,6 +193,11 @@ def mask_of(inputs: dict) -> torch.Tensor:
 def settings(args, loss: str, adv: str) -> GRPOConfig:
     """Return the part of TRL's config that losses and advantages know, under our names.
 
+    Args:
+        args: TRL's config.
+        loss: a name, or file.py:function.
+        adv: trl, lab or a name of beyond.losses.ADVANTAGES.
+
     Raises:
         ValueError: scale_rewards or multi_objective_aggregation that adv has no place for.
     """

@@ -139,6 +139,11 @@ def as_verl_loss(loss: Callable, mode: str | None = None, **fixed: Any) -> Calla
 def clip_range(config: Any, known: Any, extras: bool) -> dict[str, float]:
     """Return clip_eps, clip_high and c from verl's config, as far as a loss takes them.
 
+    Args:
+        config: verl's ActorConfig, or None.
+        known: the parameters of the loss.
+        extras: whether the loss takes any keyword.
+
     Raises:
         ValueError: two bounds for a loss with one.
     """
@@ -154,7 +159,14 @@ def clip_range(config: Any, known: Any, extras: bool) -> dict[str, float]:
 
 @torch.no_grad()
 def metrics(stats: dict[str, float], logp: Tensor, old: Tensor, on: Tensor) -> dict[str, float]:
-    """Return the numbers that verl's own losses log, and ratio_max; means of this micro-batch."""
+    """Return the numbers that verl's own losses log, and ratio_max; means of this micro-batch.
+
+    Args:
+        stats: of the loss.
+        logp: (B, T) under the current policy.
+        old: (B, T) under the policy that sampled.
+        on: (B, T) bool, real tokens.
+    """
     moved = torch.where(on, old - logp, 0.0).sum() / on.sum().clamp(min=1)
     return {"actor/pg_clipfrac": stats["clip_frac"], "actor/ppo_kl": float(moved),
             "actor/pg_clipfrac_lower": stats.get("dual_clip_frac", 0.0),

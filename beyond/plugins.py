@@ -13,18 +13,17 @@ from typing import Any
 
 import torch
 
-from beyond.config import GRPOConfig, nearest
+from beyond.config import GRPOConfig
 from beyond.lab_checks import LabError, check_all, how_to_test
-
-TOP = Path(__file__).resolve().parent.parent
+from beyond.settings import default_path, nearest
+from beyond.variants import bound, own_settings
 
 
 def default_lab():
-    """Return the solutions' lab file, or the student's where there are no solutions."""
+    """Return the module of default_path, on hf_backend."""
     from beyond import hf_backend
 
-    path = TOP / "solutions" / "lab15_grpo.py"
-    return load_student(path if path.exists() else TOP / "lab15_grpo.py", hf_backend)
+    return load_student(default_path(), hf_backend)
 
 
 def load_student(path: str | Path, backend: Any):
@@ -82,13 +81,11 @@ def loss_differs(lab) -> str | None:
             f"on with it; to find out why: {how_to_test(4, lab.__file__)}")
 
 
-def backend_with(**names: Any):
-    """Return hf_backend with some of its names replaced, as a module for load_student."""
-    from beyond import hf_backend
-
-    made = types.ModuleType("hf_backend_with_" + "_".join(names))
-    made.__dict__.update({k: v for k, v in vars(hf_backend).items() if not k.startswith("__")})
-    made.__dict__.update(names)
+def backend_with(backend: types.ModuleType, **names: Any) -> Any:
+    """Return a backend with some of its names replaced, as a module for load_student."""
+    made = types.ModuleType(backend.__name__)
+    vars(made).update({k: v for k, v in vars(backend).items() if not k.startswith("__")})
+    vars(made).update(names)
     return made
 
 
@@ -176,21 +173,19 @@ def find_loss(name: str, lab) -> Callable:
 def with_own(cfg: GRPOConfig, lab) -> GRPOConfig:
     """Return the config with a loss's own clip range and kl_beta where none are set.
 
-    What is set and the loss cannot take is said.
+    Warn about settings that the loss does not accept.
     """
     loss = find_loss(cfg.loss, lab)
     known = inspect.signature(loss).parameters
     own: dict[str, Any] = {}
-    wanted = (("clip_epsilon", "clip_eps", 0.2), ("kl_beta", "beta", 0.04),
-              ("clip_high", "clip_high", None))
-    for field, name, default in wanted:
+    wanted = {"clip_epsilon": "clip_eps", "kl_beta": "beta", "clip_high": "clip_high"}
+    for field, name in wanted.items():
         if getattr(cfg, field) is None:
-            given = known[name].default if name in known else default
-            own[field] = float(given) if isinstance(given, (int, float)) else default
+            own[field] = own_settings(loss)[name]
         elif name not in known and ":" in cfg.loss and name != "clip_high":
             print(f"the loss {cfg.loss} takes no {name}: {field} changes nothing in it")
             if name == "beta" and cfg.kl_beta == 0 and getattr(loss, "reads_ref", True):
-                own[field] = default  # with 0 there would be no reference for it
+                own[field] = own_settings(loss)[name]  # with 0 there would be no reference for it
     return dataclasses.replace(cfg, **own)
 
 
@@ -218,7 +213,7 @@ def loss_of(cfg: GRPOConfig, lab) -> Callable:
         if not (open_ended or "kl" in known):
             raise ValueError(f"the loss {cfg.loss!r} has its KL built in; try loss = grpo")
         loss = functools.partial(loss, kl=KL_ESTIMATORS[cfg.kl])
-    return functools.partial(loss, **{k: v for k, v in extras.items() if k in known})
+    return bound(loss, extras)
 
 
 def advantage_of(cfg: GRPOConfig, lab) -> Callable:

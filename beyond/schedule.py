@@ -10,6 +10,12 @@ def factor(step: int, total: int, warmup: int, kind: str) -> float:
 
     The first step of a warm-up over n steps has 1/n of the peak, never 0: it would do nothing.
     "cosine" and "linear" would reach 0 one step after the last.
+
+    Args:
+        step: 0 or more.
+        total: optimizer steps of the whole training.
+        warmup: steps in which the rate rises.
+        kind: constant, cosine or linear.
     """
     if step < warmup:
         return (step + 1) / warmup

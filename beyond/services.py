@@ -307,7 +307,7 @@ class Services:
             return (await self.trainer.ask("weights"))[0]
 
     async def _publish(self, state: dict | None = None) -> None:
-        """Let the generators have the trainer's weights; forget those that nobody can want."""
+        """Publish the trainer's weights to the generators; forget those that are too old."""
         state = await self._weights() if state is None else state
         async with self.changed:
             self.published[self.version] = state

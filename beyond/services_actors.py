@@ -11,7 +11,6 @@ Endpoints are plain functions: an actor does one thing at a time, in the order i
 import math
 import os
 import random
-import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,10 @@ import torch
 from monarch.actor import Actor, current_rank, endpoint
 from torch import Tensor
 
+from beyond.lab_checks import Fault, line_of
 from beyond.losses import grpo
 from beyond.parallel import World, my_part, seed_of
-from beyond.plugins import TOP, from_file, load_student
-from beyond.services_faults import Fault, checked, line_of, named
+from beyond.plugins import backend_with, from_file, load_student
 from beyond.services_types import (
     Completion,
     Group,
@@ -32,8 +31,9 @@ from beyond.services_types import (
     groups_of,
     inputs_of,
 )
-from beyond.weights import sequence_weights, token_weights
-from beyond.wrappers import tis
+from beyond.shaping import informative_groups
+from beyond.weights import sequence_weights, tis, token_weights
+from lab15_run import TOP
 
 SFT = TOP / "tinylm_sft.pt"
 
@@ -74,11 +74,7 @@ class Recipe:
     def functions(self, **replaced: Any):
         """Return the lab file as a module; replaced names of the backend, such as reward."""
         backend = self.backend()
-        if replaced:
-            made = types.ModuleType(backend.__name__)
-            made.__dict__.update(vars(backend) | replaced)
-            backend = made
-        return load_student(self.lab, backend)
+        return load_student(self.lab, backend_with(backend, **replaced) if replaced else backend)
 
 
 def rank() -> int:
@@ -173,9 +169,8 @@ class GeneratorActor(Member):
         """Return (groups of this process's share of the prompts, its random state after it)."""
         mine = share(len(prompts))
         prompts, answers = prompts[mine], answers[mine]
-        with named(self.lab, "sample_group"):
-            found = self.lab.sample_group(self.policy, prompts, answers, G, temperature)
-            out, responses = found["out"], found["responses"]
+        found = self.lab.sample_group(self.policy, prompts, answers, G, temperature)
+        out, responses = found["out"], found["responses"]
         with torch.no_grad():
             logp = self.backend.sequence_logprobs(self.policy, out).tolist()
         about = {"weight_version": self.version, "generator": f"{self.name}.{rank()}"}
@@ -278,11 +273,9 @@ class TrainerActor(Member):
         """Make one update on whole groups with rewards; return what your grpo_step returns."""
         cfg = self.cfg
         rewards = torch.tensor([e.reward for e in episodes_of(groups)], dtype=torch.float32)
-        with named(self.lab, "group_advantages"):
-            adv = checked(self.lab.group_advantages(rewards, cfg.G, cfg.scale_std), len(rewards))
+        adv = self.lab.group_advantages(rewards, cfg.G, cfg.scale_std)
         stats = self.update(*batch_of(groups, pad_of(self.policy), adv))
-        by_prompt = rewards.view(-1, cfg.G)  # (P, G)
-        zero = (by_prompt.amax(1) == by_prompt.amin(1)).float().mean()
+        zero = (~informative_groups(rewards, cfg.G)).float().mean()
         stats |= {"reward": rewards.mean().item(), "frac_zero_signal": float(zero)}
         self._check(stats)
         self.version += 1
@@ -305,8 +298,7 @@ class TrainerActor(Member):
         ref = given.get("ref_logprobs", now)  # without a reference kl is that to the old policy
         for _ in range(self.cfg.inner_steps):
             logp = self.backend.sequence_logprobs(self.policy, out)
-            with named(self.lab, "grpo_loss"):
-                loss, s = self.loss(logp, old, ref, given["advantages"], out["mask"], sampler)
+            loss, s = self.loss(logp, old, ref, given["advantages"], out["mask"], sampler)
             self.opt.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.cfg.max_grad_norm)
@@ -320,6 +312,14 @@ class TrainerActor(Member):
 
         Those need beyond.losses.grpo, the same formula with weights. A weight per response is
         above 0, so it can be multiplied into the advantage.
+
+        Args:
+            logp: (B, T) under the current weights, with grad.
+            old: (B, T) under the old policy.
+            ref: (B, T) under the reference.
+            adv: (B,) advantages.
+            mask: (B, T) 1.0 at response tokens.
+            sampler: (B, T) under the weights that sampled.
         """
         cfg = self.cfg
         common = (mask, cfg.clip_eps, cfg.beta)

@@ -10,12 +10,11 @@ In a YAML file, with torchforge's words (num_replicas, with_gpus, ref_model) or 
 """
 
 import argparse
-import dataclasses
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
-from beyond.config import kinds_of, nearest, opt, parsed
+from beyond import settings as common
+from beyond.settings import nearest, opt, parsed, switch
 
 ROLES = ("generator", "reference", "reward", "trainer")
 ALIASES = {  # what guides to torchforge call them
@@ -36,14 +35,9 @@ class Role:
         device: "cpu", "cuda" (the next free GPU for each process) or "mps".
     """
 
-    procs: int = 1
-    replicas: int = 1
-    device: str = "cpu"
-
-
-def role(text: str) -> Any:
-    """Return a field for a Role."""
-    return field(default_factory=Role, metadata={"help": text, "low": None, "choices": ()})
+    procs: int = opt(1, "processes of one replica", 1)
+    replicas: int = opt(1, "independent replicas", 1)
+    device: str = opt("cpu", "where they are", None, ("cpu", "cuda", "mps"))
 
 
 @dataclass
@@ -80,20 +74,18 @@ class ServicesConfig:
     save_every: int = opt(20, "updates between two checkpoints", 1)
     timeout: float = opt(120.0, "seconds after which a silent process counts as dead", 1)
     max_restarts: int = opt(3, "restarts of one process without a success in between", 0)
-    generator: Role = role("samples")
-    reference: Role = role("log-probs of the frozen model")
-    reward: Role = role("scores responses")
-    trainer: Role = role("updates the policy")
+    generator: Role = field(default_factory=Role)  # samples
+    reference: Role = field(default_factory=Role)  # log-probs of the frozen model
+    reward: Role = field(default_factory=Role)  # scores responses
+    trainer: Role = field(default_factory=Role)  # updates the policy
 
     def __post_init__(self):
-        for spec in fields(self):
-            value = getattr(self, spec.name)
-            if spec.name in ROLES:
-                value = value if isinstance(value, Role) else Role(**value)
-                setattr(self, spec.name, value)
-                check_role(spec.name, value)
-            else:
-                check_value(self, spec, value)
+        for name in ROLES:
+            value = getattr(self, name)
+            value = value if isinstance(value, Role) else Role(**value)
+            setattr(self, name, value)
+            common.check(value, f"{name}.")
+        common.check(self)
         self._check_together()
 
     def _check_together(self) -> None:
@@ -127,39 +119,20 @@ class ServicesConfig:
         return 0 if self.mode == "sync" else self.staleness
 
 
-def check_role(name: str, value: Role) -> None:
-    """Raise a ValueError for a Role that cannot be."""
-    for part in ("procs", "replicas"):
-        number = getattr(value, part)
-        if type(number) is not int or number < 1:
-            raise ValueError(f"{name}.{part} = {number!r} is not allowed; give int, 1 or more")
-    if value.device not in ("cpu", "cuda", "mps"):
-        raise ValueError(f"{name}.device = {value.device!r} is not allowed; give cpu, cuda or mps")
-
-
-def check_value(config, spec: dataclasses.Field, value) -> None:
-    """Raise a ValueError for a value of the wrong type or out of range; 1 becomes 1.0."""
-    kinds = kinds_of(spec)
-    if float in kinds and type(value) is int:
-        value = float(value)
-        setattr(config, spec.name, value)
-    low, choices = spec.metadata["low"], spec.metadata["choices"]
-    right = type(value) in kinds and (type(value) is not float or abs(value) < float("inf"))
-    small = right and low is not None and value is not None and value < low
-    if not right or small or (choices and value not in choices):
-        names = " or ".join("none" if k is type(None) else k.__name__ for k in kinds)
-        allowed = " or ".join(choices) or names + ("" if low is None else f", {low:g} or more")
-        raise ValueError(f"{spec.name} = {value!r} is not allowed; give {allowed}")
-
-
 # ============================================================== files and flags
 
 
-def set_one(settings: dict[str, Any], path: str, value: Any, where: str) -> None:
-    """Put one setting into a dict of them; path is a dotted name such as generator.procs.
+def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
+    """Take over one setting; return its dotted name.
+
+    Args:
+        settings: by name, those of a Role in a dict of their own; it gets the value.
+        path: dotted name such as lr, grpo.beta or services.generator.procs.
+        value: a value of the right type, or its text.
+        where: the file that has it, or "command line".
 
     Raises:
-        ValueError: an unknown name, with the nearest one.
+        ValueError: an unknown name, with the nearest one; or a text that is no such value.
     """
     parts = [p.replace("-", "_") for p in path.split(".")]
     parts = [ALIASES.get(p, p) for p in parts if p not in SECTIONS]
@@ -168,8 +141,8 @@ def set_one(settings: dict[str, Any], path: str, value: Any, where: str) -> None
     if name not in specs:
         raise ValueError(f"{where}: unknown setting {path!r}{nearest(name, [*specs, *ALIASES])}")
     if name not in ROLES:
-        settings[name] = parsed(specs[name], value) if isinstance(value, str) else value
-        return
+        settings[name] = parsed(specs[name], value)
+        return name
     known = {spec.name: spec for spec in fields(Role)}
     if len(parts) == 1:
         raise ValueError(f"{where}: {path} has parts of its own: {', '.join(known)}")
@@ -177,65 +150,16 @@ def set_one(settings: dict[str, Any], path: str, value: Any, where: str) -> None
         hint = nearest(parts[-1], [*known, "with_gpus"])
         raise ValueError(f"{where}: unknown setting {path!r}{hint}")
     if parts[1] == "with_gpus":
-        on = parsed(_ON, value) if isinstance(value, str) else value
-        parts[1], value = "device", "cuda" if on else "cpu"
-    if isinstance(value, str):
-        value = parsed(known[parts[1]], value)
-    settings.setdefault(name, {})[parts[1]] = value
-
-
-@dataclass
-class _Switch:
-    with_gpus: bool = False
-
-
-_ON = fields(_Switch)[0]
-
-
-def dotted(tree: dict, before: str = "") -> dict[str, Any]:
-    """Return nested settings as {dotted name: value}."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        path = f"{before}{key}"
-        if value is None and path in (*SECTIONS, *ROLES):
-            continue  # a heading with nothing below it
-        found |= dotted(value, path + ".") if isinstance(value, dict) else {path: value}
-    return found
-
-
-def load_yaml(path: str | Path) -> dict[str, Any]:
-    """Return the settings of a YAML file by dotted names.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no YAML, or not settings.
-    """
-    import yaml
-
-    try:
-        tree = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no YAML: {str(error).splitlines()[0]}") from None
-    if tree is not None and not isinstance(tree, dict):
-        raise ValueError(f"{path}: settings are lines such as mode: async")
-    return dotted(tree or {})
+        parts[1], value = "device", "cuda" if switch("with_gpus", value) else "cpu"
+    settings.setdefault(name, {})[parts[1]] = parsed(known[parts[1]], value)
+    return ".".join(parts)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give a parser a flag for every setting, --config, --generators and KEY=VALUE."""
-    parser.add_argument("--config", metavar="FILE.yaml", help="settings; flags win over it")
     parser.add_argument("--generators", metavar="N", help="short for generator.replicas=N")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE",
-                        help="as in the file: generator.procs=2 services.trainer.device=cuda")
-    for spec in fields(ServicesConfig):
-        if spec.name in ROLES:
-            continue
-        text = f"{spec.metadata['help']} ({spec.default})".replace("%", "%%")
-        more: dict[str, Any] = {"default": None, "help": text, "metavar": "X"}
-        if bool in kinds_of(spec):
-            more["action"] = argparse.BooleanOptionalAction
-            del more["metavar"]
-        parser.add_argument("--" + spec.name.replace("_", "-"), **more)
+    common.add_arguments(parser, ServicesConfig,
+                         "generator.procs=2 services.trainer.device=cuda")
 
 
 def from_flags(flags: argparse.Namespace) -> ServicesConfig:
@@ -244,18 +168,6 @@ def from_flags(flags: argparse.Namespace) -> ServicesConfig:
     Raises:
         OSError, ValueError: what is wrong, with the nearest name for an unknown one.
     """
-    settings: dict[str, Any] = {}
-    for path, value in (load_yaml(flags.config) if flags.config else {}).items():
-        set_one(settings, path, value, flags.config)
-    for text in flags.overrides:
-        path, mark, value = text.partition("=")
-        if not mark:
-            raise ValueError(f"{text!r}: overrides are KEY=VALUE")
-        set_one(settings, path, value, "command line")
     if flags.generators is not None:
-        set_one(settings, "generator.replicas", flags.generators, "--generators")
-    for spec in fields(ServicesConfig):
-        value = getattr(flags, spec.name, None)
-        if spec.name not in ROLES and value is not None:
-            set_one(settings, spec.name, value, "command line")
-    return ServicesConfig(**settings)
+        flags.overrides = [*flags.overrides, f"generator.replicas={flags.generators}"]
+    return common.from_flags(flags, ServicesConfig, put, (*SECTIONS, *ROLES))

@@ -2,7 +2,7 @@
 
 Monarch notices a killed process after some seconds (3 to 10) and ends the call with a
 SupervisionError; left unhandled, the same fault would end this process with a KeyboardInterrupt.
-Where there is a /proc, calls look every half second whether their processes are still there.
+Calls look every half second whether their processes are still there.
 Children ignore Ctrl-C, which a terminal sends to all: the controller stops them. If the
 controller itself is killed, the kernel ends its children (Monarch sets the parent-death signal).
 Monarch logs to a file monarch_log.log in a folder of the user's name in the temporary folder.
@@ -17,15 +17,16 @@ from collections.abc import Callable
 from typing import Any
 
 import monarch.actor
+import psutil
 from monarch._rust_bindings.monarch_hyperactor.host_mesh import BootstrapCommand
 from monarch._rust_bindings.monarch_hyperactor.supervision import SupervisionError
 from monarch.actor import ActorError, this_host
 from torch import Tensor
 
-from beyond.plugins import TOP
+from beyond.lab_checks import HANGS
 from beyond.services_config import Role
-from beyond.services_faults import HANGS
 from beyond.services_types import Group
+from lab15_run import TOP
 
 START = (
     "import signal, runpy; signal.signal(signal.SIGINT, signal.SIG_IGN); "
@@ -33,7 +34,7 @@ START = (
 )
 
 
-# tqdm's lock, in a process that is told to end
+# tqdm's lock, in a process that is terminated
 QUIET = "ignore:resource_tracker:UserWarning"
 START_SECONDS = 120.0  # importing torch in several processes at once, on a slow disk
 LOOK = 0.5  # seconds between two looks whether a process is still there
@@ -120,7 +121,7 @@ class Replica:
             while not call.done():
                 await asyncio.wait({call}, timeout=min(LOOK, left))
                 left -= LOOK
-                gone = [pid for pid in self.pids if is_child(pid) is False]
+                gone = [pid for pid in self.pids if not is_child(pid)]
                 if not call.done() and (gone or left <= 0):
                     why = f"process {gone[0]} is gone" if gone else (
                         f"no answer to {endpoint} within {timeout:g} s{hint(endpoint)}")
@@ -178,18 +179,12 @@ def hint(endpoint: str) -> str:
     return f" ({loop}a slow machine: raise timeout)"
 
 
-def is_child(pid: int) -> bool | None:
-    """Return whether a process is alive and a child of this one (pids are used again).
-
-    None: there is no /proc to look at; Monarch will notice, later.
-    """
-    if not os.path.isdir("/proc/self"):
-        return None
+def is_child(pid: int) -> bool:
+    """Return whether a process is alive and a child of this one (pids are used again)."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            fields = file.read().rpartition(")")[2].split()
-        return fields[0] != "Z" and int(fields[1]) == os.getpid()
-    except (OSError, ValueError):
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.ppid() == os.getpid()
+    except psutil.Error:
         return False
 
 
@@ -229,7 +224,7 @@ class Pool:
 
 
 class MonarchGenerator:
-    """A Generator whose processes are replaced when they die; nobody outside need know.
+    """A Generator that replaces its dead processes by itself.
 
     The random numbers come back with every answer. A replacement goes on from them, with the same
     weights: in a run that is reproducible, the numbers are those of a run in which nothing died.
@@ -246,40 +241,33 @@ class MonarchGenerator:
     async def generate(self, prompts: list[str], answers: list[str], G: int, temperature: float,
                        number: int) -> list[Group]:
         """Return groups; see services_types.Generator."""
-        while True:
-            try:
-                parts = await self.replica.ask("generate", prompts, answers, G, temperature, number)
-                break
-            except Dead as why:
-                await self._replace(why)
+        parts = await self._ask("generate", prompts, answers, G, temperature, number)
         self.random = [state for _, state in parts]
         return [group for groups, _ in parts for group in groups]
 
     async def update_weights(self, version: int, state: dict[str, Tensor]) -> None:
         """Sample with these weights from now on."""
         self.newest = version, state
-        try:
-            await self.replica.ask("update_weights", version, state)
-        except Dead as why:
-            await self._replace(why)
+        await self._ask("update_weights", version, state)
 
     async def learn_random(self) -> None:
         """Find out where its random numbers start."""
-        while self.random is None:
-            try:
-                self.random = await self.replica.ask("random_state")
-            except Dead as why:
-                await self._replace(why)
+        if self.random is None:
+            self.random = await self._ask("random_state")
 
     async def set_random(self, states: list[Tensor] | None) -> None:
         """Go on from random numbers of a checkpoint."""
         self.random = states
-        if states is None:
-            return
-        try:
-            await self.replica.ask("set_random", states)
-        except Dead as why:
-            await self._replace(why)
+        if states is not None:
+            await self._ask("set_random", states)
+
+    async def _ask(self, endpoint: str, *args: Any) -> list:
+        """Return the answers of all processes; those that die are replaced and asked again."""
+        while True:
+            try:
+                return await self.replica.ask(endpoint, *args)
+            except Dead as why:
+                await self._replace(why)
 
     async def _replace(self, why: Dead) -> None:
         while True:

@@ -19,8 +19,8 @@ import sys
 from pathlib import Path
 
 from beyond.services_config import add_arguments, from_flags
+from beyond.settings import default_path
 
-TOP = Path(__file__).resolve().parent.parent
 MISSING = ("beyond.services_run needs Monarch, which there is for Linux and macOS: "
            "pip install -r beyond/requirements-monarch.txt")
 FILES = ("history.json", "config.json", "policy.pt", "curves.png", "checkpoint.pt")
@@ -32,9 +32,7 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m beyond.services_run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    solutions = TOP / "solutions" / "lab15_grpo.py"
-    lab = solutions if solutions.exists() else TOP / "lab15_grpo.py"
-    parser.add_argument("--lab", metavar="FILE", default=str(lab), help="your lab file")
+    parser.add_argument("--lab", metavar="FILE", default=str(default_path()), help="your lab file")
     parser.add_argument("--model", metavar="FOLDER", help="a HuggingFace model (TinyLM after SFT)")
     parser.add_argument("--vllm", metavar="URL", action="append",
                         help="sample with this vLLM server (several: give it again); needs --model")
@@ -128,20 +126,16 @@ def run(flags: argparse.Namespace) -> int:
 
 
 def put_aside(out: Path) -> None:
-    """Move the files of a run that this one does not go on from to OUT/earlier-N.
+    """Move the files of a run that this one does not resume to OUT/earlier-N.
 
     Raises:
         OSError: it cannot be done.
     """
-    if not (out / "checkpoint.pt").is_file():
-        return
-    aside = out / f"earlier-{1 + sum(1 for _ in out.glob('earlier-*'))}"
-    aside.mkdir()
-    for path in (out / name for name in FILES):
-        if path.is_file():
-            path.rename(aside / path.name)
-    print(f"{out} had a run that this one does not go on from (--resume does): it is in "
-          f"{aside.name} now")
+    from beyond import logs
+
+    if (out / "checkpoint.pt").is_file():
+        logs.put_aside(out, [out / name for name in FILES],
+                       "a run that this one does not go on from (--resume does): it is")
 
 
 def summary(services, whole: bool) -> str:

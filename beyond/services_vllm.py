@@ -14,13 +14,11 @@ with --logprobs-mode processed_logprobs, else the weights of tis compare differe
 """
 
 import asyncio
-import json
 import shutil
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
+import httpx
 from torch import Tensor
 
 from beyond.services_types import Completion, Group, groups_of
@@ -128,24 +126,23 @@ class VLLMGenerator:
         return path
 
     async def _post(self, path: str, body: dict | None) -> dict:
-        """Return the answer of a POST request."""
-        return await asyncio.to_thread(self._post_now, path, body)
+        """Return the answer of a POST request.
 
-    def _post_now(self, path: str, body: dict | None) -> dict:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self.url + path, data, {"Content-Type": "application/json"}, method="POST")
+        Raises:
+            RuntimeError: the server does not answer, refuses, or answers something else than JSON.
+        """
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout) as answer:
-                text = answer.read().decode("utf-8")
-        except urllib.error.HTTPError as error:
-            told = error.read(300).decode("utf-8", "replace").replace("\n", " ")
-            raise RuntimeError(f"{self.url}{path}: HTTP {error.code} {told}") from None
-        except OSError as error:
-            why = getattr(error, "reason", error)
-            raise RuntimeError(f"{self.url}{path}: no answer ({why}); is the server up?") from None
+            async with httpx.AsyncClient(timeout=self.timeout) as client:
+                answer = await client.post(self.url + path, json=body)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise RuntimeError(
+                f"{self.url}{path}: no answer ({error}); is the server up?") from None
+        if answer.is_error:
+            why = answer.text[:300].replace("\n", " ")
+            raise RuntimeError(f"{self.url}{path}: HTTP {answer.status_code} {why}")
         try:
-            found = json.loads(text) if text.strip() else {}
+            found = answer.json() if answer.text.strip() else {}
         except ValueError:
-            raise RuntimeError(f"{self.url}{path}: the answer is no JSON: {text:.80}") from None
+            raise RuntimeError(
+                f"{self.url}{path}: the answer is no JSON: {answer.text:.80}") from None
         return found if isinstance(found, dict) else {}

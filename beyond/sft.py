@@ -6,7 +6,6 @@ Checkpoints and logs are those of train_hf, so GRPO goes on from OUT/final with 
 """
 
 import argparse
-import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,13 @@ from typing import Any
 import torch
 
 from beyond import checkpoints, hf_backend
+from beyond.batches import next_rows
 from beyond.checkpoints import seed_everything
 from beyond.config import GRPOConfig, add_arguments, from_flags
 from beyond.data import load_rows, usable
+from beyond.hf_policy import advice_when_memory_is_out, load_policy
 from beyond.logs import RunLog, mean_of
-from beyond.models import is_out_of_memory, load_policy, memory_advice
+from beyond.parallel import World
 from beyond.schedule import Schedule
 from beyond.smollm import model_folder
 
@@ -86,12 +87,9 @@ class SFTTrainer:
 
     def batches(self, rows: list[dict]):
         """Yield the batches of all epochs."""
-        for epoch in range(self.cfg.num_train_epochs):
-            order = list(range(len(rows)))
-            if self.cfg.shuffle:
-                random.Random(f"{self.cfg.seed}-{epoch}").shuffle(order)
-            for i in range(0, len(rows), self.cfg.prompts_per_step):
-                yield [rows[j] for j in order[i : i + self.cfg.prompts_per_step]]
+        place = {"epoch": 0, "row": 0}
+        while place["epoch"] < self.cfg.num_train_epochs:
+            yield next_rows(place, rows, self.cfg)
 
     def train(self, dataset, resume: bool = False) -> list[dict[str, float]]:
         """Train; return the log. Ctrl-C is a normal end: what was trained is in final/.
@@ -110,12 +108,8 @@ class SFTTrainer:
             self.load()
         log = RunLog(cfg, self.done if resume else None)
         try:
-            return self.steps(batches, log)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            self.opt.zero_grad(set_to_none=True)
-            raise MemoryError(f"{memory_advice(cfg)}. ({str(error):.100})") from error
+            with advice_when_memory_is_out(cfg, self.opt):
+                return self.steps(batches, log)
         finally:
             self.save("final", whole=False)
             log.close()
@@ -157,31 +151,26 @@ class SFTTrainer:
         return history
 
     def save(self, name: str, whole: bool = True) -> None:
-        """Write a checkpoint, or without whole the model alone; a full disk is said, no more."""
-        state = {"step": self.done, "window": self.window, "opt": self.opt.state_dict(),
-                 "random": checkpoints.random_state(),
-                 "trained": {n: p.detach() for n, p in self.policy.model.named_parameters()
-                             if p.requires_grad}}
+        """Save a checkpoint (whole=False: the model only). A full disk is reported, not raised."""
+        more = {"model": self.policy.model, "opt": self.opt,
+                "state": {"step": self.done, "window": self.window},
+                "own": {"random": checkpoints.random_state()}} if whole else {}
         try:
-            checkpoints.save(Path(self.cfg.output_dir) / name, self.policy,
-                             state if whole else None)
+            checkpoints.save(Path(self.cfg.output_dir) / name, World(),
+                             lambda folder: checkpoints.write_model(folder, self.policy), **more)
         except OSError as error:
             print(f"{name} was not saved: {error}. Earlier checkpoints are whole.")
 
     def load(self) -> None:
-        """Go back to the newest checkpoint, if there is one."""
+        """Resume at the newest checkpoint, if there is one."""
         kept = checkpoints.found(self.cfg.output_dir)
         if not kept:
             print(f"no checkpoint in {self.cfg.output_dir}: starting at step 0")
             return
-        state = checkpoints.load_state(kept[-1])
-        own = dict(self.policy.model.named_parameters())
-        with torch.no_grad():
-            for name, value in state["trained"].items():
-                own[name].copy_(value)
-        self.opt.load_state_dict(state["opt"])
+        state = checkpoints.load(kept[-1], World(), self.policy.model, self.opt)
+        own = checkpoints.load_state(kept[-1], checkpoints.RANK.format(0))
         self.done, self.window = state["step"], state["window"]
-        checkpoints.set_random_state(state["random"])
+        checkpoints.set_random_state(own["random"])
         print(f"resumed at step {self.done}")
 
 

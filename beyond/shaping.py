@@ -5,10 +5,9 @@ Source: DAPO, arXiv 2503.14476, eq. 11 and 13.
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
-from beyond.advantages import Rewards, rows_of
+from beyond.advantages import Rewards, mean_std, rows_of
 
 
 def overlong_penalty(lengths: Tensor, L_max: int, L_cache: int) -> Tensor:
@@ -35,13 +34,7 @@ def informative_groups(rewards: Rewards, G: int) -> Tensor:
     are left out; a group of one is never kept. (verl filters on std > 0 and keeps groups of one.)
     """
     r, on = rows_of(rewards, G)
-    high = torch.where(on, r, -torch.inf).amax(1)
-    return high > torch.where(on, r, torch.inf).amin(1)
-
-
-def informative_rows(rewards: Rewards, G: int) -> Tensor:
-    """Return (P*G,) bool: the rows of the groups that informative_groups keeps."""
-    return informative_groups(rewards, G).repeat_interleave(G)
+    return ~mean_std(r, on, 1, False)[2].squeeze(1)
 
 
 def fill_with_informative(draw: Callable[[], tuple], P: int, G: int, max_draws: int = 10) -> list:

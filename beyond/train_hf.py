@@ -22,15 +22,15 @@ import torch
 
 from beyond import data, hf_backend, parallel, rewards
 from beyond.batches import check_parts
-from beyond.config import GRPOConfig, add_arguments, from_flags, nearest
-from beyond.models import load_policy
+from beyond.config import GRPOConfig, add_arguments, from_flags
+from beyond.hf_policy import load_policy
 from beyond.parallel_tp import one_of
 from beyond.plugins import default_lab, from_file, load_student, loss_differs
-from beyond.reports import quiet
+from beyond.settings import nearest
 from beyond.smollm import model_folder
-from beyond.trainer import GRPOTrainer
+from beyond.trainer import GRPOTrainer, quiet
+from tinylm import write_file
 
-TOP = Path(__file__).resolve().parent.parent
 REWARDS = {
     "exact": rewards.ExactMatchReward,
     "numeric": rewards.NumericReward,
@@ -45,6 +45,11 @@ SUMS = {"stop": "\n", "max_new_tokens": 6, "max_steps": 20, "num_train_epochs": 
 
 def load_data(name: str, seed: int, limit: int | None) -> list[dict]:
     """Return the rows of sums, gsm8k, gsm8k_mock, reasoning_gym:TASK, or a JSONL or parquet file.
+
+    Args:
+        name: of --data.
+        seed: of rows that are drawn.
+        limit: at most so many rows, 1 or more; None: the data set's own number.
 
     Raises:
         OSError, ValueError: it cannot be had, or the name is unknown.
@@ -194,9 +199,8 @@ def train(flags: argparse.Namespace, world: parallel.World) -> int:
         return 130
     if world.main and before is not None and history:
         after = history[-1].get("eval/accuracy")
-        summary = {"before": before, "after": after}
-        path = Path(trainer.cfg.output_dir) / "summary.json"
-        path.write_text(json.dumps(summary), encoding="utf-8")
+        summary = json.dumps({"before": before, "after": after}).encode()
+        write_file(Path(trainer.cfg.output_dir) / "summary.json", lambda file: file.write(summary))
         if after is not None:
             print(f"mean reward on {len(trainer.eval_rows)} held-out prompts: "
                   f"{before:.3f} -> {after:.3f}")

@@ -13,6 +13,7 @@ With several processes (parallel.py) each takes its share of the prompts, whole 
 the one that a single process would make on what they have together.
 """
 
+import contextlib
 import functools
 import inspect
 import time
@@ -21,9 +22,10 @@ from typing import Any
 
 import torch
 
-from beyond import batches, checkpoints, checkpoints_many, hf_backend, parallel, parallel_tp
+from beyond import batches, checkpoints, hf_backend, parallel, parallel_tp
 from beyond.config import GRPOConfig
 from beyond.data import listed, usable
+from beyond.hf_policy import advice_when_memory_is_out, policy_of, reference_of
 from beyond.lab_step import LabStep
 from beyond.logs import RunLog, mean_of
 from beyond.measures import (
@@ -34,11 +36,10 @@ from beyond.measures import (
     rollout_metrics,
     tokens_of,
 )
-from beyond.models import is_out_of_memory, memory_advice, policy_of, reference_of
 from beyond.plugins import advantage_of, default_lab, loss_of, with_own
-from beyond.reports import announce, columns_of, evaluate, judged, quiet, write_completions
+from beyond.rewards import call
 from beyond.schedule import Schedule
-from beyond.wrappers import entropy_bonus
+from beyond.weights import entropy_bonus
 
 
 class GRPOTrainer:
@@ -125,12 +126,13 @@ class GRPOTrainer:
             entropy = hf_backend.token_entropy(self.policy, out)
         shown = [row["text"] for row in rows for _ in range(cfg.group_size)]
         columns = columns_of([row for row in rows for _ in range(cfg.group_size)], out)
-        scores, parts, notes = judged(self, shown, responses, columns)
+        scores, parts, notes = self.judged(shown, responses, columns)
         rewards = torch.tensor(
             [float("nan") if s is None else s for s in scores], device=out["ids"].device
         )
         self.tell("on_rollout", rows=rows, responses=responses, rewards=rewards)
-        adv = self.compared(rewards)
+        # Some kinds of advantages need the rewards of all ranks.
+        adv = parallel.of_all(self.data, self.advantages, rewards, cfg.group_size)
         self.tell("on_advantages", rewards=rewards, adv=adv)
         return {
             "out": out, "adv": adv, "old": old, "ref": ref, "rewards": rewards,
@@ -138,15 +140,22 @@ class GRPOTrainer:
             "entropy": entropy,
         }
 
-    def compared(self, rewards: torch.Tensor) -> torch.Tensor:
-        """Return the advantages of this rank's rewards; some kinds need those of all ranks."""
-        G, world = self.cfg.group_size, self.data
-        if not world.many:
-            return self.advantages(rewards, G)
-        parts = parallel.gather(world, rewards.cpu())
-        first = sum(map(len, parts[: world.rank]))
-        adv = self.advantages(torch.cat(parts).to(rewards.device), G)
-        return adv[first : first + len(rewards)]
+    def judged(self, prompts: list[str], responses: list[str], columns: dict[str, list]) -> tuple:
+        """Return (scores, {part: scores}, notes) of the reward.
+
+        Args:
+            prompts: the prompt of each response.
+            responses: the texts.
+            columns: of columns_of, or some of them.
+        """
+        def ask() -> tuple:
+            found = call(
+                self.reward_fn, prompts, responses, columns, self.cfg.reward_timeout
+            )
+            notes = notes_of(found.metadata, len(responses))
+            return found.scores, found.metadata.get("parts", {}), notes
+
+        return parallel_tp.once(self.world, self.cfg.parallel, ask)
 
     def pieces(self, batch: list[dict]):
         """Yield (rollout, rows) of a batch, micro_batch rows at a time."""
@@ -159,7 +168,13 @@ class GRPOTrainer:
                 yield rollout, torch.arange(start, min(start + size, n))
 
     def piece_loss(self, rollout: dict, at: torch.Tensor, totals: dict[str, float]):
-        """Return (this micro-batch's part of the batch's loss, its metrics)."""
+        """Return (this micro-batch's part of the batch's loss, its metrics).
+
+        Args:
+            rollout: as roll_out returns it.
+            at: (rows,) indices of the micro-batch.
+            totals: rows, tokens and groups of the whole batch, over all ranks.
+        """
         cfg = self.cfg
         out = hf_backend.rows_of(rollout["out"], at)
         at = at.to(rollout["adv"].device)
@@ -241,9 +256,10 @@ class GRPOTrainer:
         self.history: list[dict[str, float]] = []
         failed = True
         try:
-            if self.run(rows, total):
-                self.keep()
-                raise KeyboardInterrupt
+            with advice_when_memory_is_out(self.cfg, self.opt):
+                if self.run(rows, total):
+                    self.keep()
+                    raise KeyboardInterrupt
             failed = False
         except KeyboardInterrupt:
             failed = False
@@ -251,11 +267,6 @@ class GRPOTrainer:
             place = kept[-1].name if kept else "the start"
             self.say(f"Stopped by Ctrl-C after {self.done} of {total} steps. final/ has the model; "
                      f"a resume goes on from {place}.")
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            self.opt.zero_grad(set_to_none=True)
-            raise MemoryError(f"{memory_advice(self.cfg)}. ({str(error):.100})") from error
         finally:
             # After an error the other ranks are not here to save with: torchrun ends them.
             if not (failed and self.world.many):
@@ -289,7 +300,7 @@ class GRPOTrainer:
                     self.done += 1
                 self.measure(metrics, len(rows), time.perf_counter() - begun)
                 if self.batch["inner"] >= self.cfg.inner_steps:
-                    write_completions(self)
+                    self.write_completions()
                     self.batch = None
                 self.after_step(before, total)
                 bar.update(self.done - bar.n)
@@ -298,7 +309,13 @@ class GRPOTrainer:
         return False
 
     def measure(self, metrics: dict[str, float], n: int, seconds: float) -> None:
-        """Add what else can be said of a step to its metrics; keep them until the next log."""
+        """Add what else can be said of a step to its metrics; keep them until the next log.
+
+        Args:
+            metrics: of update, or of lab_step.
+            n: prompts of an epoch.
+            seconds: of the step.
+        """
         cfg, place, ends = self.cfg, self.place, self.policy.ends
         mine = [facts_of(rollout, ends) for rollout in self.batch["rollouts"]]
         facts = batches.in_order(parallel.gather(self.data, mine))
@@ -347,29 +364,64 @@ class GRPOTrainer:
             self.keep()
         self.tell("on_step_end", step=self.done)
 
+    def write_completions(self) -> None:
+        """Write the responses of all ranks to the last batch, in the order of the prompts."""
+        cfg, mine = self.cfg, [completion_rows(r) for r in self.batch["rollouts"]]
+        rows = [row for part in batches.in_order(parallel.gather(self.data, mine)) for row in part]
+        if self.world.main:
+            shown = cfg.log_completions if self.done % cfg.logging_steps == 0 else 0
+            self.log.completions(self.done, rows, shown)
+
+    @torch.no_grad()
     def evaluate(self, greedy: bool = False) -> float:
-        """Return the mean reward of one response to each evaluation prompt; own random numbers."""
-        return evaluate(self, greedy)
+        """Return the mean reward of one response to each evaluation prompt; own random numbers.
+
+        Each rank answers its share of the prompts; drawn ones differ with the number of processes.
+        """
+        policy, cfg, world = self.policy, self.cfg, self.data
+        with quiet(self.world):
+            rows = usable(self.eval_rows, policy)[: cfg.eval_samples]
+        n = len(rows)  # perhaps fewer than processes
+        rows = rows[n * world.rank // world.size : n * (world.rank + 1) // world.size]
+        seed = parallel.seed_of(cfg.seed, world.rank)
+        generator = torch.Generator(policy.device).manual_seed(seed)
+        scores: list[float | None] = []
+        with parallel.whole(self.through):
+            for start in range(0, len(rows), 64):
+                part = rows[start : start + 64]
+                texts = [r["text"] for r in part]
+                out = hf_backend.sample(policy, texts, cfg.temperature, greedy, generator=generator)
+                responses = hf_backend.decode_responses(out)
+                scores += self.judged(texts, responses, columns_of(part, out))[0]
+        known = [s for s in scores if s is not None]
+        got, answered = parallel.total(world, [sum(known), len(known)])
+        return got / max(1, answered)
 
     # ---------------------------------------------------------------- saving
 
     def save(self, name: str, whole: bool = True) -> None:
-        """Write a checkpoint, or without whole the model alone; a full disk is said, no more."""
-        state = {
-            "settings": vars(self.cfg).copy(), "step": self.done, "place": self.place,
-            "batch": checkpoints.plain(self.batch), "window": self.window, "tokens": self.tokens,
-            "opt": self.opt.state_dict(), "random": checkpoints.random_state(), "trained": {
-                n: p.detach() for n, p in self.policy.model.named_parameters() if p.requires_grad},
-        }
+        """Save a checkpoint (whole=False: the model only). A full disk is reported, not raised."""
         path = f"{self.cfg.output_dir}/{name}"
+        more: dict[str, Any] = {}
+        if whole:
+            more = {"model": self.policy.model, "opt": self.opt, "own": {
+                "random": checkpoints.random_state(), "batch": checkpoints.plain(self.batch),
+            }, "state": {
+                "settings": vars(self.cfg).copy(), "step": self.done, "place": self.place,
+                "window": self.window, "tokens": self.tokens, "batches": self.data.size,
+            }}
         try:
-            if self.world.many:
-                checkpoints_many.save(path, self, state if whole else None)
-            else:
-                checkpoints.save(path, self.policy, state if whole else None)
+            checkpoints.save(path, self.world, self.write_model, **more)
             self.tell("on_save", path=path)
         except OSError as error:
             self.say(f"{path} was not saved: {error}. Earlier checkpoints are whole.")
+
+    def write_model(self, folder: Path) -> None:
+        """Write model and tokenizer to a folder; every rank must call it."""
+        in_parts = self.world.many and self.cfg.parallel != "ddp"
+        weights = parallel.weights(self.policy.model) if in_parts else None
+        if self.world.main:
+            checkpoints.write_model(folder, self.policy, weights)
 
     def keep(self) -> None:
         """Write a checkpoint of this step, and remove the oldest if there are too many."""
@@ -384,17 +436,80 @@ class GRPOTrainer:
             self.say(f"no checkpoint in {self.cfg.output_dir}: starting at step 0")
             return
         folder = Path(kept[-1] if isinstance(resume, bool) else resume)
-        state = checkpoints.load_state(folder)
-        if self.world.many or "processes" in state:
-            checkpoints_many.load(folder, state, self)
-        else:
-            checkpoints.put_back(state, self.policy, self.opt)
+        state = checkpoints.load(folder, self.world, self.policy.model, self.opt)
+        parts = state["batches"]  # with tensor parallelism all ranks have the same samples
+        same = (state["processes"], parts) == (self.world.size, self.data.size)
+        kept = [checkpoints.load_state(folder, checkpoints.RANK.format(rank))
+                for rank in ([self.world.rank] if same else range(parts))]
+        batch = kept[0]["batch"]
+        if batch and not same:
+            rollouts = batches.in_order([k["batch"]["rollouts"] for k in kept])
+            batch["rollouts"] = batches.part_of(rollouts, self.data, self.cfg.group_size)
         self.done, self.place, self.window = state["step"], state["place"], state["window"]
         self.tokens = state["tokens"]
-        self.batch = checkpoints.as_sampled(state["batch"], self.policy)
+        self.batch = checkpoints.as_sampled(batch, self.policy)
         if checkpoints.odd(state, self.cfg, ("group_size", "kl_beta", "inner_steps", "loss")):
             self.batch = None  # it lacks what these settings need, or has another form
         checkpoints.seed_everything(parallel.seed_of(self.cfg.seed + self.done, self.data.rank))
-        if state["random"]:
-            checkpoints.set_random_state(state["random"])
+        if same:
+            checkpoints.set_random_state(kept[0]["random"])
         self.say(f"resumed at step {self.done}{checkpoints.changed(state, self.cfg)}")
+
+
+# ============================================================== what is printed and written
+
+
+def quiet(world):
+    """Return a context in which only rank 0 prints."""
+    return contextlib.nullcontext() if world.main else contextlib.redirect_stdout(None)
+
+
+def announce(n: int, cfg) -> int:
+    """Return the number of optimizer steps; warn of what would never happen in so many."""
+    batches = -(-n // (cfg.prompts_per_step * cfg.gradient_accumulation_steps))
+    steps = batches * cfg.inner_steps * cfg.num_train_epochs
+    steps = min(steps, cfg.max_steps) if cfg.max_steps else steps
+    print(f"{n} prompts, {steps} optimizer steps")
+    for name in ("logging_steps", "save_steps", "eval_steps"):
+        if getattr(cfg, name) > steps:
+            print(f"{name} = {getattr(cfg, name)} is more than the {steps} steps there are: "
+                  f"it happens at the end only. Set {name} lower to see more.")
+    if cfg.warmup_steps > steps:
+        print(f"warmup_steps = {cfg.warmup_steps} of {steps} steps: the learning rate never "
+              "reaches its peak")
+    return steps
+
+
+def notes_of(metadata: dict[str, Any], n: int) -> dict[str, list]:
+    """Return what a reward noted of each of n responses, as plain text and numbers."""
+    plain = (str, int, float, type(None))
+    return {
+        f"metadata/{k}": [x if isinstance(x, plain) else str(x) for x in v]
+        for k, v in metadata.items() if k != "parts" and isinstance(v, list) and len(v) == n
+    }
+
+
+def columns_of(rows: list[dict], out: dict[str, Any]) -> dict[str, list]:
+    """Return what a reward may ask for beside prompts and responses: the data's columns, the ids.
+
+    Args:
+        rows: the data's row of each response.
+        out: what sample returned for them.
+    """
+    names = {k for row in rows for k in row} - {"prompt", "text"}
+    ids = {"completion_ids": hf_backend.response_ids(out)}
+    return ids | {k: [row.get(k) for row in rows] for k in names}
+
+
+def completion_rows(rollout: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the responses of a rollout as rows of completions.jsonl."""
+    ids, parts, rows = hf_backend.response_ids(rollout["out"]), rollout["parts"], []
+    for i, text in enumerate(rollout["responses"]):
+        reward = float(rollout["rewards"][i])
+        rows.append({
+            "prompt": rollout["prompts"][i], "completion": text, "ids": ids[i],
+            "reward": None if reward != reward else reward,
+            "advantage": float(rollout["adv"][i]),
+        } | {f"rewards/{k}": v[i] for k, v in parts.items()} | {
+            k: v[i] for k, v in rollout.get("notes", {}).items()})
+    return rows

@@ -13,9 +13,7 @@ transformers' generate.
 
 import argparse
 import json
-import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -48,7 +46,14 @@ def peak_gb() -> float:
 
 
 def accuracy(model, tokenizer, n: int, tokens: int) -> float:
-    """Return the share of n sums answered right, sampled with transformers' generate."""
+    """Return the share of n sums answered right, sampled with transformers' generate.
+
+    Args:
+        model: a causal LM.
+        tokenizer: its tokenizer.
+        n: number of sums, a multiple of 50 or less than 50.
+        tokens: tokens of a response.
+    """
     import torch
 
     rows, score = sums(n, seed=999), 0.0
@@ -188,24 +193,19 @@ def all_sides(flags, asked: list[str]) -> dict:
     Raises:
         RuntimeError: a side failed; its last lines.
     """
-    from lab15_run import commit, machine
+    from beyond.bench import common
+    from lab15_run import about
 
-    results = {"command": "python -m beyond.bench.hf " + " ".join(asked), "commit": commit(),
-               "machine": machine(), "threads": flags.threads, "settings": {
-                   "prompts": flags.prompts, "group": flags.group, "tokens": flags.tokens,
-                   "steps": flags.steps, "beta": BETA, "learning_rate": RATE, "dtype": "float32"},
-               "sides": []}
+    results = about("python -m beyond.bench.hf " + " ".join(asked)) | {
+        "threads": flags.threads, "settings": {
+            "prompts": flags.prompts, "group": flags.group, "tokens": flags.tokens,
+            "steps": flags.steps, "beta": BETA, "learning_rate": RATE, "dtype": "float32"},
+        "sides": []}
     for side in flags.sides.split(","):
         python = sys.executable if side == "ours" else flags.python_theirs
         command = [python, str(Path(__file__).resolve()), *asked, "--side", side]
-        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8",
-                              errors="replace", check=False, env=os.environ | {
-                                  "OMP_NUM_THREADS": str(flags.threads), "HF_HUB_OFFLINE": "1"})
-        lines = [x for x in done.stdout.splitlines() if x.startswith("RESULT ")]
-        if done.returncode or not lines:
-            raise RuntimeError(f"{side} failed:\n{(done.stdout + done.stderr)[-2000:]}")
-        results["sides"].append(json.loads(lines[-1].removeprefix("RESULT ")))
-        print(lines[-1])
+        results["sides"].append(common.side(side, command, flags.threads, HF_HUB_OFFLINE="1"))
+        print("RESULT " + json.dumps(results["sides"][-1]))
     return results
 
 
@@ -236,7 +236,9 @@ def main(args: list[str] | None = None) -> int:
         return 1
     print(table(results))
     if flags.save:
-        flags.save.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        from beyond.bench import common
+
+        common.save(flags.save, results)
     return 0
 
 

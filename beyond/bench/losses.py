@@ -9,11 +9,10 @@ One thread, on the CPU, float32, with all extras at their defaults and the same 
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,9 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # python beyond/bench/losses.py
 
-import tinylm
+from beyond.bench.common import save, seconds
 from beyond.losses import LOSSES, Loss
-from lab15_run import TOP, commit, machine
+from lab15_run import TOP, about
 from tests.labfile import load_lab
 
 RESULTS = Path(__file__).resolve().parent / "results" / "losses.json"
@@ -35,11 +34,15 @@ AIM = {(128, 4): 2.0, (64, 512): 1.5}  # times grpo_loss
 G = 8
 SECONDS = 0.01  # a turn repeats the call for about so long, or the clock is too coarse
 
-cpu_time = time.perf_counter if sys.platform == "win32" else time.process_time
-
 
 def inputs(B: int, T: int, seed: int = 0) -> list[Tensor]:
-    """Return random logp (with grad), old_logp, ref_logp, adv and mask of ragged responses."""
+    """Return random logp (with grad), old_logp, ref_logp, adv and mask of ragged responses.
+
+    Args:
+        B: responses.
+        T: positions.
+        seed: of the random numbers.
+    """
     rng = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -53,24 +56,30 @@ def inputs(B: int, T: int, seed: int = 0) -> list[Tensor]:
 
 
 def call(loss: Loss, given: list[Tensor], times: int) -> None:
-    """Compute the loss and its gradient, so many times."""
+    """Compute the loss and its gradient, so many times.
+
+    Args:
+        loss: a function of grpo_loss's arguments.
+        given: what inputs returned.
+        times: how often.
+    """
     logp = given[0]
     for _ in range(times):
         torch.autograd.grad(loss(*given, 0.2, 0.04)[0], logp)
 
 
-def seconds(work: Callable[[], None]) -> float:
-    """Return the CPU seconds of a call."""
-    start = cpu_time()
-    work()
-    return cpu_time() - start
-
-
 def measure(losses: dict[str, Loss], base: Loss, shape: tuple[int, int],
             rounds: Iterable[int]) -> dict[str, dict[str, float]]:
-    """Return name -> microseconds of a call, and its ratio to base; "grpo_loss" is base itself."""
+    """Return name -> microseconds of a call, and its ratio to base; "grpo_loss" is base itself.
+
+    Args:
+        losses: by name.
+        base: grpo_loss; the others are divided by it.
+        shape: (B, T).
+        rounds: one pass over all losses for each.
+    """
     given = inputs(*shape)
-    once = max(seconds(partial(call, base, given, 3)) for _ in range(3)) / 3
+    once = max(seconds(partial(call, base, given, 3))[1] for _ in range(3)) / 3
     times = max(1, round(SECONDS / max(once, 1e-6)))
     cases = {"grpo_loss": base, **losses}
     found: dict[str, list[float]] = {name: [] for name in cases}
@@ -78,7 +87,7 @@ def measure(losses: dict[str, Loss], base: Loss, shape: tuple[int, int],
         call(loss, given, times)
     for _ in rounds:
         for name, loss in cases.items():
-            found[name].append(seconds(partial(call, loss, given, times)) / times)
+            found[name].append(seconds(partial(call, loss, given, times))[1] / times)
     first = found["grpo_loss"]
     return {name: {"us": 1e6 * statistics.median(values),
                    "ratio": statistics.median(a / b for a, b in zip(values, first))}
@@ -97,9 +106,8 @@ def run(rounds: int, names: list[str]) -> dict[str, Any]:
         bar = tqdm(range(rounds), "x".join(map(str, shape)), leave=False, disable=None, ascii=True)
         found["x".join(map(str, shape))] = measure(losses, lab.grpo_loss, shape, bar)
     return {
-        "schema": 1, "command": " ".join(["python -m beyond.bench.losses", *sys.argv[1:]]),
-        "commit": commit(), "machine": machine(), "torch": torch.__version__,
-        "threads": torch.get_num_threads(), "rounds": rounds, "seed": 0,
+        "schema": 1, **about(" ".join(["python -m beyond.bench.losses", *sys.argv[1:]])),
+        "rounds": rounds, "seed": 0,
         "aim": {"x".join(map(str, shape)): AIM[shape] for shape in SHAPES}, "shapes": found,
         "seconds": round(time.perf_counter() - start, 1),
     }
@@ -135,7 +143,7 @@ def main() -> None:
     print(f"{result['machine']}, torch {result['torch']}, {result['threads']} thread")
     print_table(result)
     if flags.save:
-        tinylm.write_file(RESULTS, lambda file: file.write(json.dumps(result, indent=1).encode()))
+        save(RESULTS, result)
         print(f"saved {RESULTS.relative_to(TOP)}")
 
 

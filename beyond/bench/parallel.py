@@ -11,14 +11,14 @@ the slower rank). Tokens are those of prompts and responses.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-TOP = Path(__file__).resolve().parents[2]
+from beyond.bench.common import save, side
+from lab15_run import about
+
 SIDES = ((1, "ddp"), (2, "ddp"), (2, "fsdp"))
 
 
@@ -35,7 +35,14 @@ def make_model(flags):
 
 
 def steps_of(flags, world, how: str, prompts: int) -> dict[str, float]:
-    """Return seconds a step (median) and tokens a step of a short training."""
+    """Return seconds a step (median) and tokens a step of a short training.
+
+    Args:
+        flags: of the command.
+        world: the World.
+        how: ddp or fsdp.
+        prompts: of a step, over all processes.
+    """
     from beyond import GRPOConfig, GRPOTrainer
     from beyond.data import load_sums
 
@@ -87,8 +94,6 @@ def all_sides(flags, asked: list[str]) -> dict:
     Raises:
         RuntimeError: a side failed; its last lines.
     """
-    from lab15_run import about
-
     begun = time.perf_counter()
     results = about("python -m beyond.bench.parallel " + " ".join(asked)) | {
         "threads": 1, "seeds": [flags.seed], "sides": [], "settings": {
@@ -97,13 +102,7 @@ def all_sides(flags, asked: list[str]) -> dict:
     for size, how in SIDES:
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(size),
                    "-m", "beyond.bench.parallel", *asked, "--how", how]
-        done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, encoding="utf-8",
-                              errors="replace", check=False,
-                              env=os.environ | {"OMP_NUM_THREADS": "1"})
-        lines = [x for x in done.stdout.splitlines() if x.startswith("RESULT ")]
-        if done.returncode or not lines:
-            raise RuntimeError(f"{size} x {how} failed:\n{(done.stdout + done.stderr)[-2000:]}")
-        results["sides"].append(json.loads(lines[-1].removeprefix("RESULT ")))
+        results["sides"].append(side(f"{size} x {how}", command))
     return results | {"seconds": round(time.perf_counter() - begun, 1)}
 
 
@@ -139,7 +138,7 @@ def main(args: list[str] | None = None) -> int:
         return 1
     print(table(results))
     if flags.save:
-        flags.save.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        save(flags.save, results)
     return 0
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import torch
 from tqdm import tqdm
 
 import tinylm
-from lab15_run import TOP, commit, machine, mean
+from beyond.bench.common import save
+from lab15_run import TOP, about, mean
 from tests.labfile import load_lab
 
 RESULTS = Path(__file__).resolve().parent / "results" / "sft.json"
@@ -60,8 +60,7 @@ def train(change: dict, seed: int) -> tinylm.TinyLM:
 def measure() -> None:
     """Train every recipe with every seed; write the results after each recipe."""
     lab = load_lab(TOP / "solutions" / "lab15_grpo.py")
-    results = {"command": "python -m beyond.bench.sft --measure", "commit": commit(),
-               "machine": machine(), "torch": torch.__version__, "seeds": SEEDS, "recipes": []}
+    results = about("python -m beyond.bench.sft --measure") | {"seeds": SEEDS, "recipes": []}
     for name, change in tqdm(RECIPES.items()):
         row = {"name": name, "change": change, "sampled": [], "greedy": [], "seconds": []}
         for seed in SEEDS:
@@ -75,8 +74,7 @@ def measure() -> None:
                 _, hist = lab.train_grpo(lab.GRPOConfig(eval_every=100), "unused", verbose=False)
                 row["after"] = [hist["acc_sampled"][-1], hist["acc_greedy"][-1]]
         results["recipes"].append(row)
-        data = json.dumps(results, indent=1).encode()
-        tinylm.write_file(RESULTS, lambda file, data=data: file.write(data))
+        save(RESULTS, results)
 
 
 def _copy(model: tinylm.TinyLM) -> tinylm.TinyLM:

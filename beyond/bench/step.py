@@ -15,13 +15,11 @@ are not in the floor.
 
 import argparse
 import copy
-import json
 import math
 import random
 import statistics
 import sys
 import time
-import types
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -35,16 +33,15 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for python beyond/bench/step.py
 
 import tinylm
-from lab15_run import TOP, commit, machine
+from beyond.bench.common import save, seconds
+from beyond.plugins import backend_with
+from lab15_run import TOP, about
 from tests.labfile import load_lab
 
 RESULTS = Path(__file__).resolve().parent / "results" / "step.json"
 GROUPS = (8, 16, 32, 64)
 LENGTHS = (4, 8, 16, 32)
 AIM = 2.5  # grpo_step over its floor
-
-# CPU time leaves out what other programs take; Windows counts it in ticks of 16 ms, too coarse.
-cpu_time = time.perf_counter if sys.platform == "win32" else time.process_time
 
 Work = Callable[[], Any]
 Times = dict[str, list[float]]  # seconds per round
@@ -73,9 +70,7 @@ class Shape(NamedTuple):
 
 def watched_tinylm() -> Any:
     """Return a copy of tinylm whose sample can be told a length and notes the last Shape."""
-    backend: Any = types.ModuleType("tinylm")
-    vars(backend).update(vars(tinylm))
-    backend.longest = tinylm.MAX_NEW_TOKENS
+    backend = backend_with(tinylm, longest=tinylm.MAX_NEW_TOKENS)
 
     def sample(*args: Any, **options: Any) -> dict[str, Any]:
         options["max_new_tokens"] = backend.longest
@@ -171,7 +166,14 @@ def linear_products(model: Any, rows: int, backward: bool = False) -> list[Produ
 
 
 def attention_products(model: Any, B: int, queries: int, keys: int) -> list[Product]:
-    """Return the two products of every layer's attention: scores, and weighted values."""
+    """Return the two products of every layer's attention: scores, and weighted values.
+
+    Args:
+        model: a TinyLM.
+        B: rows.
+        queries: positions that ask.
+        keys: positions that are looked at.
+    """
     products = []
     for block in model.blocks:
         pairs, width = B * block.heads, block.proj.in_features // block.heads
@@ -183,7 +185,13 @@ def attention_products(model: Any, B: int, queries: int, keys: int) -> list[Prod
 
 
 def floors(model: Any, shape: Shape, inner: int) -> dict[str, tuple[int, list[Product]]]:
-    """Return name -> (how often in a step, products); "attention" is not part of the floor."""
+    """Return name -> (how often in a step, products); "attention" is not part of the floor.
+
+    Args:
+        model: a TinyLM.
+        shape: what sample returned.
+        inner: inner_steps.
+    """
     B, L, T = shape
     S = L + T - 1  # the last response token is never read
     attention = attention_products(model, B, L, L)
@@ -208,17 +216,15 @@ def multiply(products: Iterable[Product]) -> None:
 # ============================================================== measuring
 
 
-def seconds(work: Work) -> tuple[float, float]:
-    """Return (seconds on the clock, seconds of this process on the CPU) of a call."""
-    cpu, clock = cpu_time(), time.perf_counter()
-    work()
-    return time.perf_counter() - clock, cpu_time() - cpu
-
-
 def measure_parts(setup: Setup, cfg: Any, rounds: Iterable[int]) -> tuple[Times, Times]:
     """Time step, floor and parts in turn; return the seconds on the clock and on the CPU.
 
     All are for one whole step; the floor of a part is called "floor: " and its name.
+
+    Args:
+        setup: where the step comes from.
+        cfg: a GRPOConfig.
+        rounds: each times everything once.
     """
     step, of_step = stepper(setup, cfg), parts(setup, cfg)
     clock: Times = {}
@@ -347,10 +353,8 @@ def run(lab_path: str, rounds: int) -> dict[str, Any]:
         return statistics.median(a / b for a, b in zip(times["grpo_step"], times[floor]))
 
     return {
-        "schema": 1,
-        "command": " ".join(["python -m beyond.bench.step", *sys.argv[1:]]),
-        "commit": commit(), "machine": machine(), "torch": torch.__version__,
-        "threads": torch.get_num_threads(), "lab": Path(lab_path).name,
+        "schema": 1, **about(" ".join(["python -m beyond.bench.step", *sys.argv[1:]])),
+        "lab": Path(lab_path).name,
         "config": vars(cfg), "model": tinylm.MODEL, "rounds": rounds, "calls": calls,
         "cpu_ms": {k: 1e3 * statistics.median(v) for k, v in cpu.items()},
         "clock_ms": {k: 1e3 * statistics.median(v) for k, v in clock.items()},
@@ -381,7 +385,7 @@ def main() -> None:
     print_growth("response length (G = 8)", result["by_length"])
     print(f"\nmeasured in {result['seconds']} s")
     if flags.save:
-        tinylm.write_file(RESULTS, lambda file: file.write(json.dumps(result, indent=1).encode()))
+        save(RESULTS, result)
         print(f"saved {RESULTS.relative_to(TOP)}")
 
 

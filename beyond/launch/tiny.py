@@ -11,16 +11,19 @@ Six things change from train_grpo; each of them stands in one place:
     loss         is divided by what ALL ranks have of rows, tokens or groups            Share
     gradients    backward leaves their mean on all ranks, so all make the same step     wrap
     numbers      are added up as sums and counts; a mean of means would be wrong        over_ranks
-    files        rank 0 evaluates and writes; checkpoints are everybody's               sharded.py
+    files        rank 0 evaluates and writes; checkpoints are everybody's               save, load
 
 OUT gets the lab's files and checkpoint-N; --resume, or a start by --max-restarts, goes on from it.
 """
 
 import argparse
 import inspect
+import os
 import random
 import sys
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -28,12 +31,30 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 import lab15_run
 import tinylm
-from beyond.compare_variants import functions
+from beyond import checkpoints
 from beyond.lab_checks import LabError
-from beyond.launch.flags import about, ctrl_c, ended, parse
-from beyond.launch.sharded import Checkpoints, Policy
-from beyond.parallel import World, gather, my_part, seed_of, start, stop, total
+from beyond.launch.sharded import Policy
+from beyond.losses import LOSSES
+from beyond.parallel import (
+    KINDS,
+    World,
+    ctrl_c,
+    gather,
+    my_part,
+    of_all,
+    seed_of,
+    start,
+    stop,
+    stopped,
+    total,
+)
 from beyond.plugins import load_student
+from beyond.settings import default_path
+from beyond.variants import VARIANTS, Variant, functions, resolve
+from tests.labfile import load_lab
+
+KEEP = 2  # checkpoints
+NUMBERS = ("iters", "eval_every", "eval_n")  # a run may go on with others of these
 
 # What each number of grpo_step is a mean over. The loss is one share for each rank.
 UNITS = {"reward": "rows", "loss": "ranks", "kl": "tokens", "clip_frac": "tokens",
@@ -71,7 +92,13 @@ class Share:
 
 
 def over_ranks(s: dict[str, float], counts: dict[str, float], world: World) -> dict[str, float]:
-    """Return the statistics of all ranks together: the sum of sums / the sum of counts."""
+    """Return the statistics of all ranks together: the sum of sums / the sum of counts.
+
+    Args:
+        s: this rank's, from grpo_step.
+        counts: what they are means over, from Share.
+        world: the World.
+    """
     if not world.many:
         return s  # s * n / n may differ from s in the last bit
     if not counts:
@@ -81,22 +108,11 @@ def over_ranks(s: dict[str, float], counts: dict[str, float], world: World) -> d
     return {k: sums[i] / sums[i + len(n)] for i, k in enumerate(UNITS)}
 
 
-def of_all_rewards(advantage: Callable, world: World) -> Callable:
-    """Return an advantage that looks at the whole batch (whitened), whose rewards lie in parts."""
-    def call(rewards, G, *args):
-        parts = gather(world, rewards.tolist())
-        first = sum(map(len, parts[: world.rank]))
-        adv = advantage(rewards.new_tensor(sum(parts, [])), G, *args)
-        return adv[first : first + len(rewards)]
-
-    return call
-
-
 class Run:
     """What one rank holds: the same on all of them but for `part`, the samples, and the writing.
 
     Args:
-        flags: of flags.parse.
+        flags: of parse.
         world: the ranks.
 
     Raises:
@@ -116,12 +132,12 @@ class Run:
         loss, advantage = functions(flags.variant, lab, tinylm.MAX_NEW_TOKENS, cfg.G)
         lab.grpo_loss = self.share = Share(loss, world, cfg.G)  # grpo_step calls it by name
         if flags.variant.advantage != "group":  # groups are whole: group_advantages is right as is
-            lab.group_advantages = of_all_rewards(advantage, world)
+            lab.group_advantages = partial(of_all, world, advantage)
         lab.sample = self.policy.sample
         evals = ("eval_iter", "acc_sampled", "acc_greedy")
         self.hist: dict[str, list] = {k: [] for k in (*UNITS, *evals)}
-        self.saved = Checkpoints(flags.out, world, self.policy, self.opt, about(flags))
-        self.hist.update(self.saved.load(flags.resume))
+        self.out, self.about = flags.out, about(flags)
+        self.load(flags.resume)
         for _ in self.hist["loss"]:  # take rng to where it was
             tinylm.make_batch(cfg.prompts_per_iter, self.rng)
 
@@ -138,12 +154,62 @@ class Run:
             self.hist[k].append(s[k])
 
     def evaluate(self, it: int) -> None:
-        """Measure the accuracy: rank 0 alone, so that the random numbers hang on no rank."""
+        """Measure the accuracy on rank 0 alone: the same random numbers on any number of ranks."""
         if self.world.main:
             self.hist["eval_iter"].append(it)
             for name, greedy in (("acc_sampled", False), ("acc_greedy", True)):
                 self.hist[name].append(
                     tinylm.accuracy(self.policy.whole, n=self.cfg.eval_n, greedy=greedy))
+
+
+    def save(self, it: int) -> None:
+        """Write checkpoint-it, and remove all but the newest; every rank must call it.
+
+        What cannot be written is reported, and training continues: those before are whole.
+        """
+        name = f"checkpoint-{it}"
+        try:
+            checkpoints.save(
+                self.out / name, self.world, model=self.policy.model, opt=self.opt,
+                state={"about": self.about, "history": self.hist},
+                own={"random": checkpoints.random_state()})
+            if self.world.main:
+                checkpoints.prune(self.out, KEEP)
+        except OSError as error:
+            if self.world.main:
+                print(f"{name} was not saved: {error}. Those before are whole.", flush=True)
+
+    def load(self, resume: bool) -> None:
+        """Take up the newest checkpoint, if there is one; every rank must call it.
+
+        Args:
+            resume: False: there must be none, or a restart would take up another run's.
+
+        A rank goes on with the random numbers that it had. One that was not there then (there are
+        more ranks now) starts at its seed, and those of ranks that are gone are dropped.
+
+        Raises:
+            ValueError: there is one though resume is False, or it has other settings; which.
+            OSError: it is damaged.
+        """
+        kept = gather(self.world, checkpoints.found(self.out))[0]
+        if not kept:
+            return
+        last = kept[-1]
+        if not resume:
+            raise ValueError(f"{last} is of another run: go on with it by --resume, or give "
+                             "another --out")
+        before = checkpoints.load_state(last)["about"]
+        for name, value in self.about.items():
+            if before.get(name) != value:
+                raise ValueError(f"{last} was made with {name} = {before.get(name)!r}, not "
+                                 f"{value!r}: give that, or another --out")
+        state = checkpoints.load(last, self.world, self.policy.model, self.opt)
+        self.policy.refresh()
+        self.hist.update(state["history"])
+        if self.world.rank < state["processes"]:
+            own = checkpoints.load_state(last, checkpoints.RANK.format(self.world.rank))
+            checkpoints.set_random_state(own["random"])
 
 
 def train(run: Run, out: Path | None) -> None:
@@ -159,22 +225,125 @@ def train(run: Run, out: Path | None) -> None:
     cfg, world, hist = run.cfg, run.world, run.hist
     lab, policy = vars(run.lab), run.policy.whole
     files = lab15_run.Run(lab, cfg, policy, hist, out, fresh=False, watch=False)
-    with ctrl_c() as asked, files:
+    with ctrl_c(world) as pressed, files:
         if not hist["loss"]:
             run.evaluate(0)
         left = range(len(hist["loss"]) + 1, cfg.iters + 1)
         for it in files.progress(left, world.main):
             run.step(it)
-            [leave] = total(world, [len(asked)])  # a rank that leaves alone leaves others waiting
+            leave = stopped(world, pressed)  # a rank that leaves alone leaves others waiting
             if it % cfg.eval_every == 0 or it == cfg.iters or leave:
                 run.evaluate(it)
-                run.saved.save(it, hist)
+                run.save(it)
                 files.save()
                 if world.main:
                     shown = [f"{k} {v[-1]:.3f}" for k, v in hist.items() if k != "eval_iter"]
                     files.print(f"iter {it:4d} {' '.join(shown)}")
             if leave:
                 break
+
+
+# ============================================================== the command
+
+
+def parse(text: str | None, args: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the flags; those of GRPOConfig are in `cfg`, the row of VARIANTS in `variant`.
+
+    Args:
+        text: the text above the flags in --help.
+        args: the words of the command line; None: sys.argv's.
+
+    Raises:
+        SystemExit: a flag is wrong; argparse has said which.
+        ValueError, OSError: there is no such lab file, loss, device or setting.
+    """
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add = first.add_argument
+    add("--lab", default=str(default_path()), metavar="FILE", help="your lab file (the solutions')")
+    add("--loss", default="lab", metavar="NAME",
+        help=f"lab (your grpo_loss), or one of beyond.compare: {', '.join(VARIANTS)}")
+    add("--parallel", default="ddp", choices=KINDS, help="ddp: all weights on every rank; "
+        "fsdp: weights, gradients and Adam's state in parts (ddp)")
+    add("--out", metavar="FOLDER", help="folder for the results (runs/tiny-seedN)")
+    add("--resume", action="store_true", help="go on from the newest checkpoint, if there is one")
+    add("--device", default="cpu", help="cpu (gloo), or cuda (nccl, one GPU a process)")
+    add("--threads", default=1, type=int, help="of each process; more are slower on most CPUs (1)")
+    add("--sft", default=str(Path(tinylm.__file__).resolve().with_name("tinylm_sft.pt")),
+        help=argparse.SUPPRESS)
+    lab = load_lab(first.parse_known_args(args)[0].lab, backend=tinylm)
+    parser = argparse.ArgumentParser(
+        prog="python -m beyond.launch.tiny", description=text, parents=[first],
+        allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in vars(lab.GRPOConfig()).items():
+        kind: dict = {"action": argparse.BooleanOptionalAction}
+        kind = kind if value is True else {"type": type(value)}
+        parser.add_argument("--" + name.replace("_", "-"), help=f"({value})", **kind)
+    flags = parser.parse_args(args)
+    flags.variant = variant_of(flags.loss)
+    given = {k: getattr(flags, k) for k in vars(lab.GRPOConfig()) if getattr(flags, k) is not None}
+    own = {"clip_eps": flags.variant.clip_eps, "beta": flags.variant.beta}
+    flags.cfg = lab.GRPOConfig(**(own | given))
+    flags.out = Path(flags.out or f"runs/tiny-seed{flags.cfg.seed}")
+    flags.resume = flags.resume or restarts() > 0
+    check(flags)
+    return flags
+
+
+def check(flags: argparse.Namespace) -> None:
+    """Raise a ValueError for what would only be noticed later, or never."""
+    if flags.threads < 1:
+        raise ValueError(f"--threads {flags.threads} is not allowed; give 1 or more")
+    try:
+        there = torch.zeros(0, device=flags.device).device.type in ("cpu", "cuda")
+    except (RuntimeError, AssertionError):  # an unknown word; no such device here
+        there = False
+    if not there:
+        raise ValueError(f"--device {flags.device}: torch finds none here; give cpu or cuda")
+    at = next(path for path in (flags.out, *flags.out.absolute().parents) if path.exists())
+    if not at.is_dir() or not os.access(at, os.W_OK):
+        raise ValueError(f"--out {flags.out}: {at} is no folder that can be written to")
+
+
+def variant_of(name: str) -> Variant:
+    """Return the row of a --loss.
+
+    Raises:
+        ValueError: there is none, or it needs another loop.
+    """
+    if name != "lab" and name not in VARIANTS and name not in LOSSES:
+        raise ValueError(f"--loss {name!r} is unknown; known: lab, {', '.join(VARIANTS)}")
+    [variant] = resolve(["grpo" if name == "lab" else name], [], [])
+    if variant.overlong or variant.refill:
+        raise ValueError(f"--loss {name} changes rewards or batches: only beyond.compare can")
+    return variant
+
+
+def about(flags: argparse.Namespace) -> dict:
+    """Return what must be the same for a run to go on from a checkpoint."""
+    settings = {k: v for k, v in vars(flags.cfg).items() if k not in NUMBERS}
+    return {"loss": flags.loss, **settings}
+
+
+def restarts() -> int:
+    """Return how often torchrun --max-restarts has started the ranks again."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def ended(error: Exception, code: int) -> int:
+    """Say what is wrong in one line, and return the exit code.
+
+    Rank 0 says it first. What is wrong on all ranks is then said once: torchrun ends the others as
+    soon as one has left. What is wrong on one rank alone, that rank says.
+
+    Raises:
+        LabError: on several ranks, so that torchrun names the rank whose function failed.
+    """
+    if isinstance(error, LabError) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise error
+    if int(os.environ.get("RANK", "0")):
+        time.sleep(3)
+    print(error, flush=True)
+    return code
 
 
 @record  # torchrun shows the traceback of the rank that failed

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from beyond import losses, pieces
-from beyond.weights import near_sampler
-from beyond.wrappers import tis
+from beyond.weights import near_sampler, tis
 
 Hyper = dict[str, Any]
 Call = Callable[..., tuple[Tensor, dict[str, float]]]

@@ -20,8 +20,7 @@ from beyond.losses import dapo, grpo
 from beyond.pieces import k1, k2, k3, real_tokens, response_mean, token_mean
 from beyond.shaping import informative_groups, overlong_penalty
 from beyond.tests.golden_map import Unsupported, loss_for, nonempty, tensor, verl_kl
-from beyond.weights import sequence_weights, token_weights
-from beyond.wrappers import entropy_bonus, entropy_of_logits
+from beyond.weights import entropy_bonus, entropy_of_logits, sequence_weights, token_weights
 
 DATA = Path(__file__).resolve().parent / "data" / "goldens"
 FILES = ("derived", "trl", "verl", "torchforge", "titanrl", "openrlhf", "forge_rl")

@@ -21,7 +21,6 @@ import torch
 from torch.nn.functional import pad
 
 import tinylm
-from beyond.launch import flags as command
 from beyond.launch import tiny
 from beyond.launch.sharded import Policy
 from beyond.losses import LOSSES
@@ -162,8 +161,8 @@ def small_run(world, folder, *changes):
             "--max-grad-norm", "0.05",  # below what it is: clipping, too, must see all ranks
             "--prompts-per-iter", str(P), "--G", str(G), "--out", str(folder / "small"), *changes]
     with mock.patch.object(tinylm, "load_or_train_sft", lambda path: model()):
-        run = tiny.Run(command.parse(None, args), world)
-    run.saved.save = lambda *_: None
+        run = tiny.Run(tiny.parse(None, args), world)
+    run.save = lambda *_: None
     run.lab.sample = lambda policy, *rest, **named: sample(run.policy.whole, *rest, **named)
     run.lab.reward = lambda response, answer: len(response) % 3 / 2  # one that it can get
     return run
@@ -220,7 +219,7 @@ def write_runs(world, folder):
     """Train with the real model, each way, and keep weights and Adam's numbers."""
     for how in ("ddp", "fsdp"):
         out = folder / how
-        run = tiny.Run(command.parse(None, [*SHORT, "--parallel", how, "--out", str(out)]), world)
+        run = tiny.Run(tiny.parse(None, [*SHORT, "--parallel", how, "--out", str(out)]), world)
         tiny.train(run, None)
         kept = state(run)
         if world.main:
@@ -232,7 +231,7 @@ def read_runs(world, folder):
     found = {}
     for wrote, how in (("ddp", "fsdp"), ("fsdp", "ddp")):
         args = [*SHORT, "--parallel", how, "--out", str(folder / wrote), "--resume"]
-        run = tiny.Run(command.parse(None, args), world)
+        run = tiny.Run(tiny.parse(None, args), world)
         kept, here = torch.load(folder / f"{wrote}.pt"), state(run)
         found[wrote] = {k: float((kept[k] - here[k]).abs().max()) for k in kept}
         found[wrote]["done"] = len(run.hist["loss"])
@@ -242,7 +241,7 @@ def read_runs(world, folder):
 
 def everything(world, folder):
     """Do all of it; rank 0 writes."""
-    lab = tiny.load_student(command.default_lab(), tinylm)
+    lab = tiny.load_student(tiny.default_path(), tinylm)
     found = {"gradients": compare_gradients(world, lab), "messages": messages(world, folder),
              "trainings": compare_trainings(world, folder), "seeds": seeds(world, folder)}
     if world.size == 2:

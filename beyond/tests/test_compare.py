@@ -19,8 +19,9 @@ from beyond import compare, compare_plot, compare_run, compare_stats, compare_te
 from beyond.advantages import ADVANTAGES
 from beyond.compare_run import Run, Spec, finished, merged, read_lines, step, train
 from beyond.compare_stats import Claim, Difference, difference, holm, sign_flip
-from beyond.compare_variants import SETS, TASKS, VARIANTS, Variant, functions, resolve
+from beyond.compare_variants import SETS, TASKS
 from beyond.losses import LOSSES
+from beyond.variants import VARIANTS, Variant, functions, resolve
 from tests.labfile import ROOT, load_lab
 
 SOLUTION = str(ROOT / "solutions" / "lab15_grpo.py")
@@ -207,7 +208,7 @@ def test_an_unknown_name_is_answered_with_the_nearest():
             resolve(wrong, [], [])
     with pytest.raises(SystemExit, match="did you mean leave_one_out"):
         resolve(["grpo"], ["leave_1_out"], [])
-    with pytest.raises(SystemExit, match="known: k1, k2"):
+    with pytest.raises(SystemExit, match="known are k1, k2"):
         resolve(["grpo"], [], ["zzz"])
 
 

@@ -10,9 +10,10 @@ pytest.importorskip("transformers", reason="pip install -r beyond/requirements.t
 
 import tinylm
 from beyond import hf_backend as hb
-from beyond.plugins import TOP, load_student
+from beyond.plugins import load_student
 from beyond.tests import tiny
 from beyond.tests.tinylm_hf import TinyLMForCausalLM, tokenizer_of_tinylm
+from lab15_run import TOP
 
 PROMPTS = ["1+1=", "12+3=", "1+1=", "7+8+9="]
 

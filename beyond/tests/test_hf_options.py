@@ -12,8 +12,9 @@ import torch
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import ExactMatchReward, GRPOConfig, GRPOTrainer, hf_backend, plugins, trainer
-from beyond.config import from_flags, load_yaml
+import lab15_run
+from beyond import ExactMatchReward, GRPOConfig, GRPOTrainer, hf_backend, plugins
+from beyond.config import from_flags
 from beyond.tests import tiny
 from beyond.tests.test_hf_train import digits, lines
 
@@ -65,7 +66,7 @@ def test_yaml_then_overrides_then_flags_and_the_nearest_name(tmp_path):
     assert (cfg.loss, cfg.clip_high, cfg.group_size, cfg.learning_rate) == ("dapo", 0.28, 6, 1e-4)
     path.write_text("grupsize: 4\n", encoding="utf-8")
     with pytest.raises(ValueError, match="did you mean group_size"):
-        load_yaml(path)
+        from_flags(arguments(["--config", str(path)]))
     with pytest.raises(ValueError, match="did you mean clip_high"):
         from_flags(arguments(["clip_hihg=0.3"]))
 
@@ -366,7 +367,7 @@ def test_out_of_memory_names_the_settings_and_keeps_the_weights(tmp_path, monkey
     with pytest.raises(MemoryError, match=r"micro_batch \(now all.*group_size \(now 4\)"):
         made.train(tiny.rows(2))
     assert (tmp_path / "final" / "model.safetensors").is_file()
-    assert trainer.is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    assert lab15_run.out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
 
 
 def test_a_reward_that_raises_on_one_sample_is_named_and_the_weights_are_kept(tmp_path):

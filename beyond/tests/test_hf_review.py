@@ -17,8 +17,8 @@ from beyond import (
     GRPOConfig,
     data,
     hf_backend,
+    hf_policy,
     logs,
-    models,
     plot,
     plugins,
     sft,
@@ -109,12 +109,12 @@ def test_broken_weights_are_said_in_sampling():
 
 
 def test_weights_in_bfloat16_are_trained_in_float32(capsys):
-    model = models.policy_of(tiny.model().bfloat16(), tiny.tokenizer(), GRPOConfig()).model
+    model = hf_policy.policy_of(tiny.model().bfloat16(), tiny.tokenizer(), GRPOConfig()).model
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert "weights are bfloat16" in capsys.readouterr().out
     pytest.importorskip("peft", reason="pip install -r beyond/requirements.txt")
     cfg = GRPOConfig(lora_rank=2)
-    model = models.policy_of(tiny.model().bfloat16(), tiny.tokenizer(), cfg).model
+    model = hf_policy.policy_of(tiny.model().bfloat16(), tiny.tokenizer(), cfg).model
     kinds = {p.requires_grad: p.dtype for p in model.parameters()}
     assert kinds == {True: torch.float32, False: torch.bfloat16} and not capsys.readouterr().out
 
@@ -125,7 +125,7 @@ def test_a_cut_off_file_of_weights_is_one_line(tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(OSError, match="cannot be loaded"):
-        models.load_policy(tmp_path, GRPOConfig())
+        hf_policy.load_policy(tmp_path, GRPOConfig())
 
 
 # ---------------------------------------------------------------- a user's file

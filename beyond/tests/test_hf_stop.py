@@ -133,6 +133,10 @@ def test_what_cannot_be_resumed_or_configured_is_one_line(tmp_path):
     made.train(tiny.rows(9))
     with pytest.raises(OSError, match="final is no checkpoint to go on from"):
         trainer(tmp_path / "x").train(tiny.rows(9), resume=str(tmp_path / "final"))
+    (tmp_path / "checkpoint-1").mkdir()
+    torch.save({"step": 1}, tmp_path / "checkpoint-1" / "state.pt")
+    with pytest.raises(OSError, match="checkpoint-1 was written by an earlier version"):
+        trainer(tmp_path / "x").train(tiny.rows(9), resume=str(tmp_path / "checkpoint-1"))
     with pytest.raises(ValueError, match="config must be beyond's GRPOConfig, not <class 'dict'>"):
         GRPOTrainer(tiny.model(), tiny.tokenizer(), digits, {"group_size": 2})
     with pytest.raises(ValueError, match="beyond's GRPOConfig, not <class 'lab15"):

@@ -118,7 +118,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path, changes,
         one = trainer(tmp_path / name, callbacks)
         if changes.get("lora_rank"):
             pytest.importorskip("peft", reason="pip install -r beyond/requirements.txt")
-            from beyond.models import add_lora
+            from beyond.hf_policy import add_lora
 
             with torch.random.fork_rng():
                 torch.manual_seed(0)

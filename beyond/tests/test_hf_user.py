@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 import tinylm
-from beyond import GRPOConfig, data, hf_backend, logs, models, plugins, reward_calls
+from beyond import GRPOConfig, data, hf_backend, hf_policy, logs, plugins, reward_calls
 from beyond.lab_checks import LabError, how_to_test
 from beyond.tests import tiny
 from beyond.tests.test_hf_train import trainer
@@ -35,17 +35,18 @@ def student(folder, name, body):
 
 @pytest.mark.parametrize("name, body, said", [
     ("sample_group", "return [1][2]", "(Task 1) raised IndexError at line"),
-    ("sample_group", "return None", "(Task 1) returned NoneType, not a dict"),
+    ("sample_group", "return None", "(Task 1) returned None, not a dict"),
     ("sample_group", "g = right(*args); return g | {'rewards': g['rewards'][:3]}",
-     "(Task 1) returned rewards: a tensor of shape (3,), not (6,)"),
+     "(Task 1) returned 'rewards' as a tensor of shape (3,), not (6,)"),
     ("group_advantages", "return args[0].view(-1, 2)", "(Task 2) returned a tensor of shape (3, "),
     ("group_advantages", "return args[0] / 0", "(Task 2) returned NaN or infinity"),
-    ("k3_kl", "return None", "(Task 3) returned NoneType, not a tensor"),
+    ("k3_kl", "return None", "(Task 3) returned None, not a tensor"),
     ("k3_kl", "return args[0] @ args[0]", "(Task 3) raised RuntimeError at line"),
-    ("grpo_loss", "return right(*args)[0]", "(Task 4) returned Tensor, not (loss, stats)"),
+    ("k3_kl", "raise SystemExit(3)", "(Task 3) raised SystemExit at line"),
+    ("grpo_loss", "return right(*args)[0]", "(Task 4) returned a Tensor, not the pair"),
     ("grpo_loss", "loss, s = right(*args); return loss.detach(), s", "no gradient flows"),
     ("grpo_loss", "return right(*args)[0], {}", "(Task 4) returned stats without kl, clip_frac"),
-    ("grpo_loss", "return 1.0, right(*args)[1]", "(Task 4) returned loss: float"),
+    ("grpo_loss", "return 1.0, right(*args)[1]", "(Task 4) returned a loss that is a float"),
 ])
 def test_a_wrong_function_is_one_line_with_task_and_test(tmp_path, name, body, said):
     made = trainer(tmp_path / "out", group_size=2, save_steps=0, inner_steps=1)
@@ -177,9 +178,9 @@ def test_a_reward_that_cannot_be_used_is_said(reward, said):
 
 def test_a_missing_folder_and_a_name_for_a_model_are_said():
     with pytest.raises(OSError, match="cannot be loaded: there is no such folder"):
-        models.load_policy("runs of mine/x/final", GRPOConfig())
+        hf_policy.load_policy("runs of mine/x/final", GRPOConfig())
     with pytest.raises(ValueError, match="from_pretrained"):
-        models.policy_of("name", None, GRPOConfig())
+        hf_policy.policy_of("name", None, GRPOConfig())
 
 
 def test_an_output_folder_that_cannot_be_made_is_named(tmp_path):

@@ -11,9 +11,8 @@ import torch
 
 import lab15_run
 import tinylm
-from beyond import plot
-from beyond.launch import flags as command
-from beyond.launch import sharded, tiny
+from beyond import checkpoints, plot
+from beyond.launch import tiny
 from beyond.parallel import World, seed_of
 from beyond.tests import launch_job
 from beyond.tests.launch_run import TORCHRUN, ended
@@ -99,7 +98,7 @@ def test_ranks_draw_the_same_prompts_and_other_samples(job, ranks):
 
 def run_of(out, *more, lab=None, world=None):
     args = [*FEW, "--out", str(out), *more, *(["--lab", str(lab)] if lab else [])]
-    return tiny.Run(command.parse(None, args), world or World())
+    return tiny.Run(tiny.parse(None, args), world or World())
 
 
 def weights(run):
@@ -109,7 +108,7 @@ def weights(run):
 def test_alone_it_is_the_labs_train_grpo_to_the_bit(tmp_path):
     run = run_of(tmp_path, "--seed", "3")
     tiny.train(run, tmp_path)
-    lab = tiny.load_student(command.default_lab(), tinylm)
+    lab = tiny.load_student(tiny.default_path(), tinylm)
     policy, history = lab.train_grpo(run.cfg, verbose=False)
     assert torch.equal(weights(run), torch.cat([p.detach().flatten() for p in policy.parameters()]))
     assert run.hist == history and lab15_run.verdict(run.cfg, run.hist)
@@ -156,13 +155,13 @@ def test_what_two_ranks_have_written_other_numbers_read(job, ranks, wrote):
 def test_a_save_that_was_killed_loses_only_itself(tmp_path):
     run = run_of(tmp_path)
     tiny.train(run, None)
-    half = tmp_path / ".checkpoint-6.tmp"
-    half.mkdir()
+    half = tmp_path / ".checkpoint-6.1234.tmp" / "shards"
+    half.mkdir(parents=True)
     (half / "__0_0.distcp").write_bytes(b"half")
     again = run_of(tmp_path, "--resume", "--iters", "6")
     assert len(again.hist["loss"]) == 4 and torch.equal(weights(again), weights(run))
     tiny.train(again, None)
-    assert [p.name for p in sharded.found(tmp_path)] == ["checkpoint-4", "checkpoint-6"]
+    assert [p.name for p in checkpoints.found(tmp_path)] == ["checkpoint-4", "checkpoint-6"]
     assert not list(tmp_path.glob(".checkpoint*"))
 
 
@@ -179,7 +178,7 @@ def test_a_full_disk_is_said_and_training_goes_on(tmp_path, capsys, monkeypatch)
     tiny.train(run, None)
     said = capsys.readouterr().out
     assert "checkpoint-2 was not saved" in said and "No space left" in said
-    assert [p.name for p in sharded.found(tmp_path)] == ["checkpoint-4"]
+    assert [p.name for p in checkpoints.found(tmp_path)] == ["checkpoint-4"]
 
 
 @pytest.mark.parametrize(
@@ -193,8 +192,8 @@ def test_a_checkpoint_of_another_run_is_not_taken_up(tmp_path, more, said):
         run_of(tmp_path, *more)
 
 
-@pytest.mark.parametrize("name, text", [("__0_0.distcp", "half"), ("run.json", "{"),
-                                        (".metadata", "")])
+@pytest.mark.parametrize("name, text", [
+    ("shards/__0_0.distcp", "half"), ("state.pt", "{"), ("rank0.pt", ""), ("shards/.metadata", "")])
 def test_a_damaged_checkpoint_is_one_line_and_the_one_before_is_taken(
         tmp_path, capsys, name, text):
     args = ["--out", str(tmp_path), "--iters", "2", "--eval-every", "1", "--eval-n", "2"]
@@ -243,7 +242,7 @@ def test_a_wrong_flag_is_one_line(capsys, tmp_path, more, said):
 
 def test_an_unwritten_task_is_named(capsys, tmp_path):
     lab = tmp_path / "lab.py"
-    text = command.default_lab().read_text(encoding="utf-8")
+    text = tiny.default_path().read_text(encoding="utf-8")
     lab.write_text(text.replace("    d = ref_logp - logp\n    return torch.exp(d) - d - 1",
                                 "    raise NotImplementedError"), encoding="utf-8")
     assert tiny.main(["--lab", str(lab), "--out", str(tmp_path)]) == 2
@@ -251,10 +250,10 @@ def test_an_unwritten_task_is_named(capsys, tmp_path):
 
 
 def test_losses_have_their_own_clip_and_beta_unless_flags_say_otherwise():
-    cfg = command.parse(None, ["--loss", "dapo"]).cfg
+    cfg = tiny.parse(None, ["--loss", "dapo"]).cfg
     assert (cfg.beta, cfg.clip_eps) == (0.0, 0.2)
-    assert command.parse(None, ["--loss", "dapo", "--beta", "0.1"]).cfg.beta == 0.1
-    assert command.parse(None, []).cfg.beta == 0.04
+    assert tiny.parse(None, ["--loss", "dapo", "--beta", "0.1"]).cfg.beta == 0.1
+    assert tiny.parse(None, []).cfg.beta == 0.04
 
 
 def test_a_step_that_never_calls_grpo_loss_is_named_on_several_ranks():

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from beyond.launch import flags as command
+from beyond.launch import tiny
 from beyond.tests.launch_run import TOP
 
 yaml = pytest.importorskip("yaml", reason="pip install -r beyond/requirements.txt")
@@ -113,7 +113,7 @@ def test_both_keep_restarts_apart_and_say_that_they_were_not_run():
 
 
 def test_the_tinylm_line_of_the_sbatch_file_is_ours(monkeypatch):
-    monkeypatch.setattr(command, "check", lambda flags: None)  # there may be no GPU here
+    monkeypatch.setattr(tiny, "check", lambda flags: None)  # there may be no GPU here
     line = re.search(r"-m beyond\.launch\.tiny (.*)", SBATCH.read_text(encoding="utf-8"))[1]
-    flags = command.parse(None, shlex.split(line))
+    flags = tiny.parse(None, shlex.split(line))
     assert flags.resume and flags.device == "cuda"

@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-from beyond.launch import flags as command
-from beyond.launch import sharded, tiny
+from beyond import checkpoints
+from beyond.launch import tiny
 from beyond.parallel import World
 from beyond.tests.launch_run import TORCHRUN, finished, started, torchrun
 
@@ -43,15 +43,16 @@ THEN_RAISE = f'{ONCE}\n        raise RuntimeError("a mistake of rank 1")'
 
 def lab_that(path, what):
     """Write the lab file with a step that does this; return its path."""
-    text = command.default_lab().read_text(encoding="utf-8")
+    text = tiny.default_path().read_text(encoding="utf-8")
     path.write_text(text + FAILS.format(what), encoding="utf-8")
     return path
 
 
 def content(checkpoint, tmp_path):
     """Return name -> tensor of a checkpoint, and the history beside it."""
-    dcp_to_torch_save(checkpoint, tmp_path / "one.pt")
-    found = {}
+    dcp_to_torch_save(checkpoint / "shards", tmp_path / "one.pt")
+    found = {f"/random{path.stem[4:]}/torch": torch.load(path)["random"]["torch"]
+             for path in checkpoint.glob("rank*.pt")}
 
     def walk(thing, name):
         for key, value in thing.items() if isinstance(thing, dict) else ():
@@ -60,21 +61,20 @@ def content(checkpoint, tmp_path):
             found[name] = thing
 
     walk(torch.load(tmp_path / "one.pt", weights_only=False), "")
-    run = json.loads((checkpoint / "run.json").read_text(encoding="utf-8"))
-    return found, run["history"]
+    return found, checkpoints.load_state(checkpoint)["history"]
 
 
 def assert_equal(one, other, tmp_path):
     """Fail unless two checkpoints hold the same: weights, Adam's and random numbers, history."""
     (a, history_a), (b, history_b) = content(one, tmp_path), content(other, tmp_path)
-    assert a.keys() == b.keys() and {"/random0/cpu", "/random1/cpu"} <= a.keys()
+    assert a.keys() == b.keys() and {"/random0/torch", "/random1/torch"} <= a.keys()
     assert not [name for name in a if not torch.equal(a[name], b[name])]
     assert history_a == history_b
 
 
 def alone(out, iters):
     """Return a Run of one process that goes on from a folder."""
-    return tiny.Run(command.parse(None, [*RUN, "--out", str(out), "--resume",
+    return tiny.Run(tiny.parse(None, [*RUN, "--out", str(out), "--resume",
                                          "--iters", str(iters)]), World())
 
 
@@ -97,7 +97,7 @@ def test_a_killed_rank_is_started_again_and_an_error_ends_the_job(tmp_path):
     assert re.search(r"\[rank1\]: .*LabError: " + named, said)
     root = said.split("Root Cause")[1]
     assert "rank      : 1" in root and re.search(named, root)
-    assert [p.name for p in sharded.found(out)] == ["checkpoint-2", "checkpoint-4"]
+    assert [p.name for p in checkpoints.found(out)] == ["checkpoint-2", "checkpoint-4"]
     assert not list(out.glob(".checkpoint*"))
     run = alone(out, 5)
     assert len(run.hist["loss"]) == 4
@@ -124,7 +124,7 @@ def test_kill_9_ends_the_job_and_the_checkpoint_is_whole(tmp_path, how):
     assert code == 1
     root = said.split("Root Cause")[1]
     assert "rank      : 1" in root and "SIGKILL" in root
-    assert [p.name for p in sharded.found(out)] == ["checkpoint-2"]
+    assert [p.name for p in checkpoints.found(out)] == ["checkpoint-2"]
     code, said = torchrun(4, *RUN, "--out", out, "--resume", "--parallel", how)
     assert code == 0, said[-3000:]
     history = json.loads((out / "history.json").read_text(encoding="utf-8"))
@@ -137,12 +137,12 @@ def test_ctrl_c_ends_two_ranks_together(tmp_path, undisturbed):
     args = [*RUN, "--out", str(out), "--iters", "2000"]
     process = started([*TORCHRUN, "--nproc-per-node", "2", "-m", "beyond.launch.tiny", *args])
     until = time.monotonic() + 120
-    while not sharded.found(out) and process.poll() is None and time.monotonic() < until:
+    while not checkpoints.found(out) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, said = finished(process, 60)  # torchrun itself ends with a traceback of its own
     assert "(stopped after " in said
-    last = sharded.found(out)[-1]
+    last = checkpoints.found(out)[-1]
     done = len(content(last, tmp_path)[1]["loss"])
     assert last.name == f"checkpoint-{done}" and f"(stopped after {done} iterations" in said
     alone(out, done + 1).step(done + 1)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from beyond import losses, pieces, shaping, weights, wrappers
+from beyond import losses, pieces, shaping, weights
 from beyond.losses import KL_ESTIMATORS, LOSSES
 from beyond.tests.inputs import BOUND, case, value_and_gradient
 
 DATA = Path(__file__).resolve().parent / "data"
 HAND = json.loads((DATA / "hand_cases.json").read_text(encoding="utf-8"))
 SEVEN = ["logp", "old_logp", "ref_logp", "adv", "mask", "clip_eps", "beta"]
-FUNCTIONS = [*LOSSES.values(), losses.assembled, wrappers.tis, wrappers.entropy_bonus]
+FUNCTIONS = [*LOSSES.values(), losses.assembled, weights.tis, weights.entropy_bonus]
 
 
 def rows(values):
@@ -61,7 +61,7 @@ def test_an_extra_that_does_not_exist_is_refused():
     (partial(losses.dual_clip, c=1.0), "c = 1.0.*above 1"),
     (partial(losses.two_sided, ratio_ceiling=1.1), "ratio_ceiling = 1.1.*1.2"),
     (partial(losses.dapo_group, G=4), "6 rows are not groups of G = 4"),
-    (partial(wrappers.tis, sampler_logp=case(0).old_logp, cap=0.5), "cap = 0.5.*1 or more"),
+    (partial(weights.tis, sampler_logp=case(0).old_logp, cap=0.5), "cap = 0.5.*1 or more"),
 ])
 def test_a_wrong_extra_is_named_with_what_is_allowed(call, words):
     with pytest.raises(ValueError, match=words) as error:
@@ -145,7 +145,7 @@ def test_truncated_importance_sampling_does_nothing_when_the_sampler_is_the_old_
     x = case(7)
     plain = value_and_gradient(losses.dapo, x, 0.2, 0.04)
     for level in (weights.token_weights, weights.sequence_weights):
-        weighted = partial(wrappers.tis, sampler_logp=x.old_logp, level=level, loss=losses.dapo)
+        weighted = partial(weights.tis, sampler_logp=x.old_logp, level=level, loss=losses.dapo)
         for a, b in zip(value_and_gradient(weighted, x, 0.2, 0.04), plain):
             assert (a - b).abs().max() < 1e-15
 
@@ -154,12 +154,12 @@ def test_truncated_weights_multiply_the_policy_term_alone():
     x = case(8, holes=False)
     sampler = x.old_logp - math.log(1.5)  # w = 1.5 everywhere
     (free, _), (kl, _) = (value_and_gradient(losses.grpo, x, 0.2, b) for b in (0.0, 0.3))
-    weighted, stats = wrappers.tis(*x, 0.2, 0.3, sampler_logp=sampler)
+    weighted, stats = weights.tis(*x, 0.2, 0.3, sampler_logp=sampler)
     assert weighted == pytest.approx(float(1.5 * free + (kl - free)))
     assert stats["weight_mean"] == pytest.approx(1.5)
-    capped, stats = wrappers.tis(*x, 0.2, 0.0, sampler_logp=sampler, cap=1.2)
+    capped, stats = weights.tis(*x, 0.2, 0.0, sampler_logp=sampler, cap=1.2)
     assert capped == pytest.approx(float(1.2 * free))
-    dropped, stats = wrappers.tis(*x, 0.2, 0.0, sampler_logp=sampler, cap=1.2, low=0.8)
+    dropped, stats = weights.tis(*x, 0.2, 0.0, sampler_logp=sampler, cap=1.2, low=0.8)
     assert (dropped, stats["weight_mean"]) == (0, 0)  # IcePop
 
 
@@ -171,12 +171,12 @@ def test_off_policy_responses_with_a_negative_advantage_are_masked():
 
 def test_entropy_bonus_rewards_a_flat_policy():
     logits = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
-    entropy = wrappers.entropy_of_logits(logits)
+    entropy = weights.entropy_of_logits(logits)
     logp = logits.log_softmax(-1)[..., 0]
     given = logp, logp.detach(), logp.detach(), torch.zeros(2), torch.ones(2, 3)
-    loss, stats = wrappers.entropy_bonus(*given, entropy=entropy, coef=0.5, loss=losses.dapo)
+    loss, stats = weights.entropy_bonus(*given, entropy=entropy, coef=0.5, loss=losses.dapo)
     assert loss.item() == pytest.approx(-0.5 * stats["entropy"])
-    assert wrappers.entropy_of_logits(torch.zeros(1, 1, 8)).item() == pytest.approx(math.log(8))
+    assert weights.entropy_of_logits(torch.zeros(1, 1, 8)).item() == pytest.approx(math.log(8))
 
 
 def test_overlong_penalty_and_its_bounds():
@@ -192,7 +192,6 @@ def test_dynamic_sampling_keeps_drawing_until_the_batch_is_full():
     assert fill(P=2) == [1, 4]
     equal = ([9], [1.0, 1.0])
     assert shaping.fill_with_informative(lambda: equal, 2, 2, max_draws=3) == []
-    assert shaping.informative_rows([1.0, 0.0, None, 1.0], 2).tolist() == [True, True] + 2 * [False]
 
 
 # ============================================================== cases from public tests
@@ -239,12 +238,12 @@ NEMO_LOSSES = {
                                ratio=lambda x: (x.logp - x.logp.detach()).exp()),
     "reinforce": losses.reinforce,
     "dual_clip": losses.dual_clip,
-    "cispo_with_token_is": partial(wrappers.tis, loss=losses.cispo, cap=1e9, beta=0.0,
+    "cispo_with_token_is": partial(weights.tis, loss=losses.cispo, cap=1e9, beta=0.0,
                                    ratio_floor=0.8, ratio_cap=1.2),
-    "tis_token": partial(wrappers.tis, loss=losses.dapo, cap=1.3, beta=0.0, clip_high=0.2),
-    "icepop_token": partial(wrappers.tis, loss=losses.dapo, low=0.75, cap=1.25, beta=0.0,
+    "tis_token": partial(weights.tis, loss=losses.dapo, cap=1.3, beta=0.0, clip_high=0.2),
+    "icepop_token": partial(weights.tis, loss=losses.dapo, low=0.75, cap=1.25, beta=0.0,
                             clip_high=0.2),
-    "gspo_sequence_is": partial(wrappers.tis, loss=losses.gspo, cap=1e9, beta=0.0,
+    "gspo_sequence_is": partial(weights.tis, loss=losses.gspo, cap=1e9, beta=0.0,
                                 clip_eps=0.2, clip_high=0.2, level=weights.sequence_weights),
 }
 
@@ -256,7 +255,7 @@ def test_nemo_rl_numbers(record):
     cut = lambda key: rows(base[key])[:, 1:]  # noqa: E731  (column 0 is BOS)
     logp = rows(base["next_token_logprobs"]).requires_grad_()
     loss_function = NEMO_LOSSES[record["name"]]
-    if getattr(loss_function, "func", None) is wrappers.tis:
+    if getattr(loss_function, "func", None) is weights.tis:
         loss_function = partial(loss_function, sampler_logp=cut("generation_logprobs"))
     loss, _ = loss_function(logp, cut("prev_logprobs"), None, cut("advantages"),
                             cut("token_mask"))

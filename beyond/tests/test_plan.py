@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from beyond.launch import plan, plan_text
+from beyond.launch import plan
 from beyond.launch.plan import GB, MODELS, RECIPES
 
 TOP = Path(__file__).resolve().parents[2]
@@ -249,10 +249,10 @@ def test_bad_configs_are_one_line(content, words, tmp_path, capsys):
 
 
 def test_readme_s_tables_are_the_script_s():
-    old = plan_text.README.read_text(encoding="utf-8")
-    names = [found[2] for found in plan_text.MARKED.finditer(old)]
-    assert sorted(names) == sorted(plan_text.TABLES)
-    assert plan_text.filled(old) == old, "run python -m beyond.launch.plan --update"
+    old = plan.README.read_text(encoding="utf-8")
+    names = [found[2] for found in plan.MARKED.finditer(old)]
+    assert sorted(names) == sorted(plan.TABLES)
+    assert plan.filled(old) == old, "run python -m beyond.launch.plan --update"
     assert len(old.splitlines()) <= 280
 
 
@@ -260,13 +260,13 @@ def test_update_puts_a_table_right(tmp_path):
     path = tmp_path / "README.md"
     text = "before\n<!-- plan:start stale -->\n| 1 |\n<!-- plan:end -->\nafter\n"
     path.write_text(text, encoding="utf-8")
-    assert plan_text.update(path) == "README.md: tables written"
+    assert plan.update(path) == "README.md: tables written"
     new = path.read_text(encoding="utf-8")
     assert "| 16 | 16 | 17 | 19 |" in new and "| 1 |\n<" not in new
     assert new.startswith("before\n<!--") and new.endswith("-->\nafter\n")
-    assert plan_text.update(path) == "README.md: nothing to change"
+    assert plan.update(path) == "README.md: nothing to change"
     with pytest.raises(ValueError, match="plan:start other is no table"):
-        plan_text.filled(text.replace("stale", "other"))
+        plan.filled(text.replace("stale", "other"))
 
 
 def test_recipes_of_readme_s_text():

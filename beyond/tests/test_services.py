@@ -25,11 +25,11 @@ from monarch.actor import Actor, endpoint
 
 import tinylm
 from beyond import services_run
+from beyond.lab_checks import Fault
 from beyond.plugins import load_student
 from beyond.services import Services
 from beyond.services_actors import RewardActor
 from beyond.services_config import ServicesConfig
-from beyond.services_faults import Fault
 from beyond.services_procs import Dead, Replica, forgive_faults
 from beyond.services_vllm import VLLMGenerator
 from beyond.tests.fake_vllm import running
