@@ -4,13 +4,8 @@ import re
 
 import pytest
 
-from instructor.tests.test_loader import (  # noqa: F401 (warm is a fixture for this module, too)
-    RIGHT,
-    edit,
-    run,
-    section,
-    warm,
-)
+from instructor.tests.lab_texts import RIGHT, edit, section
+from instructor.tests.pytest_runs import run
 from tests import hints
 from tests.labfile import ROOT, TASKS, read_source
 

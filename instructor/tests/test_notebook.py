@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from instructor.tests.test_loader import RIGHT, STUB, at, edit
+from instructor.tests.lab_texts import RIGHT, STUB, at, edit
 from tests import notebook
 from tests.labfile import TASKS
 from tests.notebook import check, report

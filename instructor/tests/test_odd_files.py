@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from instructor.tests.test_loader import RIGHT, edit
+from instructor.tests.lab_texts import RIGHT, edit
 from tests import shadows
 from tests.judge import JudgeError, judge
 from tests.labfile import ROOT, no_lab_file

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from instructor.tests.test_loader import BANNER_4, RIGHT, STUB, edit, section
+from instructor.tests.lab_texts import BANNER_4, RIGHT, STUB, edit, section
 from tests import reset
 from tests.labfile import ROOT
 

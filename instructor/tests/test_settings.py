@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 
-from instructor.tests.test_loader import RIGHT, edit, kinds, load  # noqa: F401
+from instructor.tests.lab_texts import RIGHT, edit, kinds
 from tests import describe, settings
 from tests.labfile import ROOT
 
@@ -54,7 +54,7 @@ def seen():
 
 
 @pytest.mark.parametrize("statement, words", SWITCHES)
-def test_a_file_leaves_the_process_as_it_was(load, statement, words):  # noqa: F811
+def test_a_file_leaves_the_process_as_it_was(load, statement, words):
     import tinylm  # noqa: F401
 
     before = seen()
@@ -67,7 +67,7 @@ def test_a_file_leaves_the_process_as_it_was(load, statement, words):  # noqa: F
         assert notes[0].endswith("this was put back")
 
 
-def test_later_lines_find_what_earlier_ones_set(load):  # noqa: F811
+def test_later_lines_find_what_earlier_ones_set(load):
     lab = load(edit(RIGHT, ("import torch\n", (
         "import torch\nimport os\nos.environ['LAB15_X'] = '1'\nX = os.environ['LAB15_X']\n"
         "os.chdir('/')\nHERE = os.getcwd()\ntorch.set_default_device('cuda')\n"
@@ -79,7 +79,7 @@ def test_later_lines_find_what_earlier_ones_set(load):  # noqa: F811
     lambda: torch.set_default_device("cuda"), lambda: torch.use_deterministic_algorithms(True),
     lambda: torch.autograd.set_detect_anomaly(True), lambda: torch.set_grad_enabled(False),
 ])
-def test_a_test_puts_back_and_an_error_names_it(load, switch):  # noqa: F811
+def test_a_test_puts_back_and_an_error_names_it(load, switch):
     lab, before = load(RIGHT), settings.look()
     with contextlib.suppress(ZeroDivisionError), settings.kept():
         switch()
@@ -104,7 +104,7 @@ def test_fresh_settings_are_those_of_a_new_process():
     settings.put_back(before)
 
 
-def test_check_works_for_the_next_file(load, tmp_path):  # noqa: F811
+def test_check_works_for_the_next_file(load, tmp_path):
     """A kernel in which a file with a default device was judged judges another one as ever."""
     from tests.notebook import report
 
@@ -120,7 +120,7 @@ def test_check_works_for_the_next_file(load, tmp_path):  # noqa: F811
     assert "default device is cuda" in repr(report(3, path))
 
 
-def test_file_may_import_itself(load):  # noqa: F811
+def test_file_may_import_itself(load):
     from tests.surroundings import itself
 
     line = "    from lab15_grpo import group_advantages\n    groups = rewards.view("

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from instructor.tests.test_loader import RIGHT, STUB, edit
+from instructor.tests.lab_texts import RIGHT, STUB, edit
 from tests.judge import Verdict
 from tests.labfile import TASKS, read_source
 from tests.watch import Board, changed_task, settled, signature
