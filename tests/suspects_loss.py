@@ -11,17 +11,17 @@ KEYS = ("loss", "grad", "kl", "clip_frac", "ratio_max")
 
 
 def real(matrix, mask):
-    """The entries of `matrix` at real tokens as one list."""
+    """Return the entries of `matrix` at real tokens as one list."""
     return [x for r, m in zip(matrix, mask) for x, on in zip(r, m) if on]
 
 
 def everything(matrix):
-    """All entries as one list, padding included."""
+    """Return all entries as one list, padding included."""
     return [x for row in matrix for x in row]
 
 
 def cells(function, *matrices):
-    """The function applied to every cell of matrices of one shape."""
+    """Apply the function to every cell of matrices of one shape."""
     rows = zip(*matrices)
     return [[function(*numbers) for numbers in zip(*row)] for row in rows]
 
@@ -35,7 +35,7 @@ def _masked_mean(row, mask_row):
 
 
 def per_response(obj, p):
-    """The mean over each row's own tokens, then over the rows."""
+    """Return the mean over each row's own tokens, then over the rows."""
     return mean([_masked_mean(row, m) for row, m in zip(obj, p.mask)])
 
 
@@ -48,35 +48,98 @@ def _k3(d):
 
 
 def _default_total(s, p, surrogate, kl, advs):
-    """The objective from the matrices of its two terms."""
+    """Return the objective from the matrices of its two terms."""
     obj = cells(lambda a, k, A: s["combine"](a, k, p.beta, A), surrogate, kl, advs)
     return s["aggregate"](obj, p)
 
 
-# Stage arguments: p = probe, x = logp as a matrix that the gradient flows through (p.logp holds
-# the same numbers, cut off), i and t = row and position, e = clip_eps, A = advantage, un = the
-# unclipped and cl = the clipped term, m = the matrices of everything (for the stats).
+# ---------------------------------------------------------------- the stages of the right loss
+
+# Their arguments are numbers of one token, unless a comment says otherwise. In the mistakes below:
+# p = the probe, x = logp as a matrix that the gradient flows through (p.logp holds the same
+# numbers, cut off from it), i and t = row and position, e = clip_eps, A = the advantage, un and
+# cl = the unclipped and the clipped term, m = a dict of matrices, see _matrices.
+
+
+def _adv(p, i, t):
+    return p.adv[i]
+
+
+def _rho(p, x, i, t):
+    return exp(x[i][t] - p.old_logp[i][t])
+
+
+def _both_from_logp(x, still):
+    """Return the logp of the unclipped and of the clipped term; `still` has no gradient."""
+    return x, x
+
+
+def _clip_rho(rho, e):
+    return _clip(rho, 1 - e, 1 + e)
+
+
+def _unclipped_term(rho, A, x):
+    return rho * A
+
+
+def _clipped_term(rho, cut, A, e):
+    return cut * A
+
+
+def _smaller(un, cl, A, penalty):
+    return min(un, cl)
+
+
+def _k3_of_token(p, x, i, t):
+    return _k3(p.ref_logp[i][t] - x[i][t])
+
+
+def _minus_penalty(surrogate, k, beta, A):
+    return surrogate - beta * k
+
+
+def _negative(total):
+    return -total
+
+
+def _mean_k3(m, p):  # of the batch
+    return mean(real(m["k3"], p.mask))
+
+
+def _share_clipped(m, p):  # of the batch
+    return mean([cl < un for un, cl in zip(*_both_terms(m, p))])
+
+
+def _largest_rho(m, p):  # of the batch
+    return max(real(m["rho"], p.mask))
+
+
+def _in_order(kl, clip_frac, ratio_max):
+    return kl, clip_frac, ratio_max
+
+
 RIGHT = {
-    "adv": lambda p, i, t: p.adv[i],
-    "ratio": lambda p, x, i, t: exp(x[i][t] - p.old_logp[i][t]),
-    "sees": lambda x, still: (x, x),
-    "clip": lambda rho, e: _clip(rho, 1 - e, 1 + e),
-    "unclipped": lambda rho, A, x: rho * A,
-    "clipped": lambda rho, cut, A, e: cut * A,
-    "pick": lambda un, cl, A, penalty: min(un, cl),
-    "k3": lambda p, x, i, t: _k3(p.ref_logp[i][t] - x[i][t]),
-    "combine": lambda surrogate, k, beta, A: surrogate - beta * k,
+    "adv": _adv,
+    "ratio": _rho,
+    "sees": _both_from_logp,
+    "clip": _clip_rho,
+    "unclipped": _unclipped_term,
+    "clipped": _clipped_term,
+    "pick": _smaller,
+    "k3": _k3_of_token,
+    "combine": _minus_penalty,
     "aggregate": per_response,
     "total": _default_total,
-    "negate": lambda total: -total,
-    "kl": lambda m, p: mean(real(m["k3"], p.mask)),
-    "clip_frac": lambda m, p: mean([c < u for u, c in zip(*_both_terms(m, p))]),
-    "ratio_max": lambda m, p: max(real(m["rho"], p.mask)),
-    "stats": lambda kl, clip_frac, ratio_max: (kl, clip_frac, ratio_max),
+    "negate": _negative,
+    "kl": _mean_k3,
+    "clip_frac": _share_clipped,
+    "ratio_max": _largest_rho,
+    "stats": _in_order,
 }
 
 
 def _matrices(s, p, x):
+    """Return the matrices A, rho, cut (rho clipped), un, cl and k3 as a dict."""
     places = [[(i, t) for t in range(len(row))] for i, row in enumerate(p.mask)]
     e = p.clip_eps
     A = [[s["adv"](p, i, t) for i, t in row] for row in places]
@@ -99,7 +162,7 @@ def _loss(s, p, x):
 
 
 def run(stages, p, key):
-    """The loss, its gradient with respect to logp, or a statistic, with some stages replaced."""
+    """Return the loss, its gradient to logp, or a statistic, with some stages replaced."""
     s = {**RIGHT, **stages}
     if key == "loss":
         return _loss(s, p, p.logp)
@@ -114,7 +177,7 @@ def run(stages, p, key):
 
 
 def _ratio(function):
-    """The ratio from the numbers of one token: a = logp, still = a without gradient, old, ref."""
+    """Make the ratio of one token's numbers: a = logp, still = a without gradient, old, ref."""
 
     def ratio(p, x, i, t):
         return function(x[i][t], p.logp[i][t], p.old_logp[i][t], p.ref_logp[i][t])
@@ -160,13 +223,13 @@ def _aggregate(function):
 
 
 def sums(obj, p):
-    """The sum over each row's own tokens."""
+    """Return the sum over each row's own tokens."""
     rows = zip(obj, p.mask)
     return [sum(x * m for x, m in zip(row, marks)) for row, marks in rows]
 
 
 def lengths(p):
-    """The number of tokens of each row."""
+    """Return the number of tokens of each row."""
     return [sum(row) for row in p.mask]
 
 
@@ -175,7 +238,7 @@ def _by_column(obj, p):
 
 
 def _crossed(over_columns, count_columns, least):
-    """Sums and counts, each over the rows or over the columns; `least` stands for a small count."""
+    """Divide sums by counts, each over rows or columns; `least` replaces smaller counts."""
 
     def aggregate(obj, p):
         masked = cells(lambda x, m: x * m, obj, p.mask)
@@ -200,7 +263,7 @@ def _unmasked_sums(obj, p):
 
 
 def _separate(kl_mean):
-    """Surrogate averaged as it should be, the KL term by `kl_mean`."""
+    """Average the surrogate as it should be, the KL term by `kl_mean`."""
 
     def total(s, p, surrogate, kl, advs):
         return per_response(surrogate, p) - p.beta * kl_mean(kl, p)
@@ -209,7 +272,7 @@ def _separate(kl_mean):
 
 
 def _surrogate(surrogate_mean):
-    """The KL term averaged as it should be, the surrogate by `surrogate_mean`."""
+    """Average the KL term as it should be, the surrogate by `surrogate_mean`."""
 
     def total(s, p, surrogate, kl, advs):
         return surrogate_mean(surrogate, p) - p.beta * per_response(kl, p)
@@ -218,7 +281,7 @@ def _surrogate(surrogate_mean):
 
 
 def over_T(matrix, p):
-    """Row sums over real tokens, divided by T."""
+    """Return the mean of the row sums over real tokens, divided by T."""
     return mean([x / len(p.mask[0]) for x in sums(matrix, p)])
 
 
@@ -233,17 +296,17 @@ def _by_T(obj, p):
 
 
 def _longer(obj, p, by):
-    """Per-response means divided by a length that is off by `by`."""
+    """Average with lengths that are off by `by`."""
     return mean([x / max(n + by, 1) for x, n in zip(sums(obj, p), lengths(p))])
 
 
 def all_mean(matrix, p):
-    """The mean over everything, padding included."""
+    """Return the mean over everything, padding included."""
     return mean(everything(matrix))
 
 
 def token_mean(matrix, p):
-    """The mean over all real tokens of the batch."""
+    """Return the mean over all real tokens of the batch."""
     return mean(real(matrix, p.mask))
 
 
@@ -272,7 +335,7 @@ def _dual(c):
 
 
 def _penalty_in(which):
-    """The KL term subtracted from one of the two terms before the min is taken."""
+    """Subtract the KL term from one of the two terms before taking the min."""
 
     def pick(un, cl, A, penalty):
         return min(un - penalty, cl) if which == "un" else min(un, cl - penalty)
