@@ -155,7 +155,7 @@ def _out_of_time(error, lab, n):
 
 
 def _in_test(error, lab, n):
-    """An error that no line of the student's file raised: mostly a call that does not fit."""
+    """Describe an error that comes from no line of the student's file: mostly a wrong call."""
     task = TASKS[n]
     if isinstance(error, TypeError) and f"{task.name}() " in str(error):
         where = f"{os.path.basename(lab.__file__)} line {lab.__definitions__.get(task.name, '?')}"

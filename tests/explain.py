@@ -65,7 +65,7 @@ MISTAKES = {name: Mistake(*entry) for name, entry in _ENTRIES.items()}
 
 
 def number(x, digits=4):
-    """One number as short text: `digits` decimals without trailing zeros."""
+    """Return a number as short text: `digits` decimals without trailing zeros."""
     if isinstance(x, bool) or not isinstance(x, numbers.Real):
         return ascii(x)
     x = float(x)
@@ -78,7 +78,7 @@ def number(x, digits=4):
 
 
 def show(values, digits=4, focus=0, room=ROOM):
-    """Nested lists of numbers as text of at most `room` characters, around flat index `focus`.
+    """Return nested lists of numbers as text, cut to `room` characters around flat index `focus`.
 
     Tensors are shown like lists; anything else as its (ASCII) repr, cut off where it is too long.
     """
@@ -118,7 +118,7 @@ def _window(values, first, last, digits):
 
 
 def _values(x):
-    """Python numbers in nested lists from a tensor, list or number; None where unreadable."""
+    """Return a tensor, list or number as nested lists of Python numbers; None where unreadable."""
     if isinstance(x, torch.Tensor):
         if x.device.type == "meta":
             return None
@@ -129,7 +129,7 @@ def _values(x):
 
 
 def _shape(values):
-    """The shape of nested lists, None if they are ragged or hold something but numbers."""
+    """Return the shape of nested lists, None if they are ragged or hold something but numbers."""
     if not isinstance(values, list):
         return () if isinstance(values, numbers.Real) else None
     inner = {_shape(v) for v in values}
@@ -149,7 +149,7 @@ def _near(a, b, atol, rtol):
 
 
 def same(a, b, atol=1e-4, rtol=1e-4):
-    """True if two nested lists (tensors, numbers) have one shape and agree; NaN equals NaN."""
+    """Return whether two nested lists or tensors have one shape and agree; NaN equals NaN."""
     a, b = _values(a), _values(b)
     if _shape(a) is None or _shape(a) != _shape(b):
         return False
@@ -157,7 +157,7 @@ def same(a, b, atol=1e-4, rtol=1e-4):
 
 
 def cause(expected, yours, guesses, atol=1e-4, rtol=1e-4, order=()):
-    """The id of the one known mistake that gives `yours` and not `expected`, else None.
+    """Return the id of the one known mistake that gives `yours` and not `expected`, else None.
 
     Args:
         expected: the right value.
@@ -279,7 +279,7 @@ def _place(index, shape):
 
 
 def message(call, expected, yours, mistake=None):
-    """The four-part message as text; at most MOST lines of WIDTH columns."""
+    """Return the four-part message as text; at most MOST lines of WIDTH columns."""
     lines = textwrap.wrap(call, WIDTH, subsequent_indent="    ")[:2]
     lines += _part("expected", expected, 2) + _part("yours", yours, 2)
     if mistake:
@@ -288,7 +288,7 @@ def message(call, expected, yours, mistake=None):
 
 
 def likely(mistake):
-    """The text of a mistake id, or of several joined by "+"."""
+    """Return the text of a mistake id, or of several joined by "+"."""
     return "  And: ".join(MISTAKES[name].text for name in mistake.split("+"))
 
 

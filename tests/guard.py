@@ -262,20 +262,20 @@ class Recorder:
         faulthandler.enable(file=self.dump)
 
     def pytest_collection(self):
-        """Loading the file is one of the first things that happen here."""
+        """Note that the file is about to be loaded."""
         self.write("collecting")
 
     def pytest_collection_finish(self):
-        """The file is loaded."""
+        """Note that the file is loaded."""
         self.write("collected")
 
     def pytest_runtest_logstart(self, nodeid):
-        """A test begins."""
+        """Note that a test begins."""
         match = re.search(r"test_task([1-5])_", nodeid.split("::")[0])
         self.write("test", int(match[1]) if match else None)
 
     def pytest_runtest_logfinish(self):
-        """A test is done."""
+        """Note that a test is done."""
         self.write("done")
 
     @pytest.hookimpl(trylast=True)

@@ -263,7 +263,7 @@ class _Source:
 
 
 def _is_stub(function):
-    """Whether a function's body does nothing but raise NotImplementedError (or nothing)."""
+    """Return whether a function's body does nothing but raise NotImplementedError (or nothing)."""
     return all(
         isinstance(node, ast.Pass)
         or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
@@ -293,7 +293,7 @@ DEADLY: dict = {}  # line -> why a statement is left out: it has ended Python be
 
 
 def on_statement(line):
-    """Called before each top-level statement with its line; guard.py puts another in its place."""
+    """Do nothing; guard.py puts in a function that notes the line of each top-level statement."""
 
 
 

@@ -59,7 +59,7 @@ def _file(folder, name):
 
 
 def _hides(folder, name):
-    """Whether `import name` takes it from the folder although there is another one."""
+    """Return whether `import name` takes it from the folder although there is another one."""
     loaded = getattr(sys.modules.get(name), "__file__", None)
     if name in sys.builtin_module_names or (name in sys.modules and loaded is None):
         return False
@@ -73,7 +73,7 @@ def _hides(folder, name):
 
 
 def _is_in(folder, file):
-    """Whether a module's file is this folder's own, or that of a package right in it."""
+    """Return whether a module's file is this folder's own, or that of a package right in it."""
     place = os.path.dirname(os.path.realpath(file))
     package = os.path.basename(file).startswith("__init__.")
     return folder == (os.path.dirname(place) if package else place)

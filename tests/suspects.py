@@ -25,23 +25,23 @@ def div(a, b):
 
 
 def root(x):
-    """Square root as in torch: NaN for a negative number."""
+    """Return the square root, NaN for a negative number, as torch does."""
     return math.sqrt(x) if x >= 0 else math.nan
 
 
 def mean(values):
-    """The mean; NaN of nothing."""
+    """Return the mean; NaN for no values."""
     return div(sum(values), len(values))
 
 
 def variance(values, less=0):
-    """The variance, divided by the count minus `less`."""
+    """Return the variance, divided by the count minus `less`."""
     m = mean(values)
     return div(sum((x - m) ** 2 for x in values), len(values) - less)
 
 
 def std(values, less=0):
-    """The standard deviation, divided by the count minus `less`."""
+    """Return the standard deviation, divided by the count minus `less`."""
     return root(variance(values, less))
 
 
@@ -49,7 +49,7 @@ def std(values, less=0):
 
 
 def outcome(run, *args):
-    """What `run` returns, or None if it raises."""
+    """Return what `run` returns, or None if it raises."""
     try:
         return run(*args)
     except Exception:  # which error does not matter here: the test shows the student's own one
@@ -57,7 +57,7 @@ def outcome(run, *args):
 
 
 def fits(run, stages, probes, yours, keys, tolerance=2e-5):
-    """True if the specification with these stages gives the student's outcomes on all probes."""
+    """Return whether these stages give the student's outcomes on all probes."""
     for key in keys:
         for name, probe in probes.items():
             theirs, mine = outcome(run, stages, probe, key), yours[name]
@@ -72,7 +72,7 @@ def fits(run, stages, probes, yours, keys, tolerance=2e-5):
 
 
 def identify(run, table, probes, yours, keys, pairs=()):
-    """The mistakes that explain the student's outcomes on all probes.
+    """Return the mistakes that explain the student's outcomes on all probes.
 
     Args:
         run: function (stages, probe, key) -> what the specification with these stages gives.
@@ -100,7 +100,7 @@ def identify(run, table, probes, yours, keys, pairs=()):
 
 
 def guesses(found, run, probe, key):
-    """Pairs (id, value) for explain.compare."""
+    """Yield pairs (id, value) for explain.compare."""
     for name, stages in found:
         value = outcome(run, stages, probe, key)
         if value is not None:
@@ -131,7 +131,7 @@ def named_crash(lab, call, expected, find):
 
 
 def nudge(function, x, step=1e-5):
-    """The gradient of `function` at the matrix `x`, by nudging one entry at a time."""
+    """Return the gradient of `function` at the matrix `x`, by nudging one entry at a time."""
     result = []
     for i, row in enumerate(x):
         result.append([])

@@ -20,7 +20,7 @@ RIGHT = {
 
 
 def run(stages, probe, key="value"):
-    """Group-relative advantages with some stages replaced."""
+    """Return group-relative advantages, computed with some stages replaced."""
     rewards, G, scale_std, eps = probe
     s = {**RIGHT, **stages}
     result = [0.0] * len(rewards)
@@ -60,7 +60,7 @@ def _column(group, r, k):
 
 
 def _row_k(group, r, k):
-    """The rewards of group number k: (P, G) with (P,) is only possible for P == G or P == 1."""
+    """Return the rewards of group k; (P, G) with (P,) is only possible for P == G or P == 1."""
     G = len(group)
     if len(r) == G:
         return group
@@ -70,7 +70,7 @@ def _row_k(group, r, k):
 
 
 def _tiled(function):
-    """The groups' numbers laid out a b c a b c ... instead of a a ... b b ... c c ..."""
+    """Lay the groups' numbers out as a b c a b c ... instead of a a ... b b ... c c ..."""
 
     def stage(group, r, k, i):
         G = len(group)
@@ -118,12 +118,12 @@ def _again(less):
 
 
 def _formula(function):
-    """One formula for scale_std True and False."""
+    """Use one formula for scale_std True and False."""
     return {"scaled": function, "unscaled": function}
 
 
 def _divisor(function):
-    """The scaled formula with function(std, eps) in the place of std + eps."""
+    """Divide by function(std, eps) instead of std + eps."""
     return {"scaled": lambda x, base, spread, eps: div(x - base, function(spread, eps))}
 
 

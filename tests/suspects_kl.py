@@ -13,7 +13,7 @@ RIGHT = {
 
 
 def run(stages, probe, key="value"):
-    """k3 with some stages replaced, or ("grad") the gradient of the sum of all its entries."""
+    """Return k3 with some stages replaced, or ("grad") the gradient of the sum of its entries."""
     logp, ref_logp = probe
     s = {**RIGHT, **stages}
 

@@ -49,7 +49,7 @@ def _top(function):
 
 
 def _ones(p):
-    """The ratios at padding where the mask was multiplied to log(rho)."""
+    """Return the ratios at padding where the mask was multiplied with log(rho)."""
     return [1.0 for on in everything(p.mask) if not on]
 
 

@@ -288,7 +288,7 @@ class Watch:
             show(text)
 
     def wait(self):
-        """Every half second without news: say that a run takes long, end one that hangs."""
+        """Report after half a second without news that a run takes long; end one that hangs."""
         if self.run is None:
             return
         silent = time.monotonic() - self.heard
