@@ -1,4 +1,4 @@
-"""A run of the tests that outlives the student's code, whatever that does to its process.
+"""Run the tests so that a verdict comes even if the student's code ends the process.
 
 `python -m pytest` runs its tests in a second process: a fork of the first one, made before PyTorch
 is loaded, or a new Python (Windows). Where that process dies - a crash in C, memory that the
@@ -77,7 +77,7 @@ def main(config, path):
         return None
     folder = tempfile.mkdtemp(prefix="lab15-tests-")
     deaths: list = []
-    stopped: list = []  # signals of somebody who wants the run to end
+    stopped: list = []  # signals that asked the run to end
     slow = False
     try:
         while True:
@@ -106,7 +106,7 @@ def main(config, path):
 
 
 def wanted(config):
-    """Return whether this is a plain run from the command line that nobody watches from inside."""
+    """Return whether this is a plain run from the command line, without plugins or debugger."""
     option = config.option
     return (
         not config.invocation_params.plugins
@@ -142,7 +142,7 @@ def run(config, folder, stopped):
 
 @contextlib.contextmanager
 def passing_on(send, stopped):
-    """Hand the signals that end a program on to the second process, and keep them in `stopped`."""
+    """Forward signals that end a program to the second process, and keep them in `stopped`."""
     # Ctrl-C in a terminal reaches both processes.
     terminal = sys.stdin is not None and sys.stdin.isatty()
 
@@ -218,7 +218,7 @@ def words(code, dump):
 
 
 def tell(config, death, path):
-    """Say what happened, before the tests start again."""
+    """Report what happened, before the tests start again."""
     file = os.path.basename(path)
     if death.task:
         what = f"a test of task{death.task} {TASKS[death.task].name}"
@@ -233,14 +233,14 @@ def tell(config, death, path):
 
 
 def begin(config, folder):
-    """Write down from now on what is being done, for the first process."""
+    """Log every step from now on, for the first process."""
     log = open(Path(folder, "log"), "ab", buffering=0)
     config.pluginmanager.register(Recorder(folder, log), "lab15_guard")
     atexit.register(lambda: log.write(b'["end"]\n'))
 
 
 class Recorder:
-    """A plugin of pytest that keeps the log, and leaves out what was deadly before."""
+    """A pytest plugin that writes the log and skips what ended the process before."""
 
     def __init__(self, folder, log):
         self.log, self.code = log, 0
@@ -300,7 +300,7 @@ class Recorder:
 
 
 def mark(config, lab):
-    """Let a task whose test ended Python in an earlier round be one that cannot be tested."""
+    """Mark the tasks whose tests ended Python in an earlier round as broken."""
     recorder = config.pluginmanager.getplugin("lab15_guard")
     for death in recorder.deaths if recorder else ():
         if death.task:

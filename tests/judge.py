@@ -25,7 +25,7 @@ OPTIONS += [text for name in OFF for text in ("-p", f"no:{name}")]
 
 
 class Verdict(NamedTuple):
-    """What can be said of one task.
+    """The result of testing one task.
 
     kind: "passed", "failed", "unwritten", "missing", "broken", or "written" (not tested).
     progress: a few words, such as "3 of 9 tests fail".
@@ -47,7 +47,7 @@ def told(verdict, others=(), options="", width=screen.WIDTH):
 
     Args:
         verdict: of the task to begin with.
-        others: Verdicts of tasks to tell of in short.
+        others: Verdicts of tasks to report in short.
         options: more of pytest's options, such as " --lab=FILE".
         width: columns of the screen.
     """

@@ -79,7 +79,7 @@ class Problem(NamedTuple):
 
 
 class State(NamedTuple):
-    """What can be said of a task without running it.
+    """The state of a task before it is run.
 
     kind: "unwritten", "missing", "broken" or "written".
     text: one complete line, such as
@@ -289,7 +289,7 @@ def _definitions(statements):
 # ============================================================== running
 
 _serial = itertools.count(1)
-DEADLY: dict = {}  # line -> why a statement is left out: it has ended Python before (guard.py)
+DEADLY: dict = {}  # line -> why a statement is skipped: it ended Python before (guard.py)
 
 
 def on_statement(line):
@@ -300,7 +300,7 @@ def on_statement(line):
 def load_lab(path=DEFAULT_LAB, backend=None, limit=SECONDS):
     """Return the lab file as a module, with everything in it that works.
 
-    Top-level statements run one after the other; one that fails is noted and the rest goes on.
+    Top-level statements run one after the other; one that fails is noted, and the rest still runs.
     A file with a syntax error is cut at its "# ==== Task N" lines, so that only the broken
     part is lost. What the file prints is not shown. A file that imports the solutions or the
     tests is not run at all.

@@ -139,7 +139,7 @@ TASK5 = {
     "old_from_ref": "old_logp was computed with ref; it belongs to the policy that sampled.",
     "ref_from_policy": "ref_logp was computed with the policy, so the KL term sees no distance.",
     "adv_negated": "the advantages have the wrong sign: grpo_loss is already negated.",
-    "adv_is_rewards": "grpo_loss got the rewards in the place of the advantages.",
+    "adv_is_rewards": "grpo_loss got the rewards instead of the advantages.",
     "adv_changed": "adv is not what group_advantages returned.",
     "mask_ones": "the mask is 1 everywhere, so padding counts as part of the response.",
     "mask_from_ids": (

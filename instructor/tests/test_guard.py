@@ -1,4 +1,4 @@
-"""Whatever a student's code does to Python, the other tasks are judged and the run ends as ever."""
+"""Whatever a student's code does to Python, the other tasks get verdicts and the run ends well."""
 
 import os
 import signal

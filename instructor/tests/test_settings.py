@@ -105,7 +105,7 @@ def test_fresh_settings_are_those_of_a_new_process():
 
 
 def test_check_works_for_the_next_file(load, tmp_path):
-    """A kernel in which a file with a default device was judged judges another one as ever."""
+    """After a file with a default device, the same kernel judges another file as usual."""
     from tests.notebook import report
 
     odd = edit(RIGHT, ("import torch\n", "import torch\ntorch.set_default_device('cuda')\n"))

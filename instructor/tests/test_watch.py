@@ -51,7 +51,7 @@ def desk(tmp_path_factory):
 
 
 def with_line(text, code):
-    """Return the text with other code in the place of k3_kl's first line."""
+    """Return the text with k3_kl's first line replaced."""
     return edit(text, (LINE, code))
 
 
