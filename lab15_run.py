@@ -241,15 +241,11 @@ def no_tensor(value, shape):
     return None
 
 
-def no_dict(value, keys):
-    """Return what is wrong with a value that should be a dict with some keys, or None."""
-    if not isinstance(value, dict):
-        return f"{kind_of(value)}, not a dict with {', '.join(keys)}"
-    missing = ", ".join(key for key in keys if key not in value)
-    others = ", ".join(repr(key) for key in value if key not in keys)
-    if missing:
-        return f"a dict without {missing}" + (f" (but with {others})" if others else "")
-    return None
+def without(found, keys):
+    """Return "without kl (but with 'KL')" for a dict that lacks keys; "" if it has all."""
+    missing = ", ".join(key for key in keys if key not in found)
+    others = ", ".join(repr(key) for key in found if key not in keys)
+    return missing and f"without {missing}" + (f" (but with {others})" if others else "")
 
 
 def finite(*tensors):
@@ -269,8 +265,10 @@ def near(logp, *others):
 
 def wrong_group(result, given):
     """Check the result of Task 1."""
-    if wrong := no_dict(result, ("out", "responses", "rewards")):
-        return wrong
+    if not isinstance(result, dict):
+        return f"{kind_of(result)}, not a dict"
+    if wrong := without(result, ("out", "responses", "rewards")):
+        return f"a dict {wrong}"
     B = len(given["prompts"]) * given["G"]
     if wrong := wrong_out(result["out"], B):
         return f"'out' {wrong}"
@@ -289,7 +287,7 @@ def wrong_out(out, B):
     """Check the dict that Task 1 returns under "out"; B is the number of rows, P*G."""
     import torch
 
-    if no_dict(out, ("ids", "prompt_len", "mask")):
+    if not isinstance(out, dict) or without(out, ("ids", "prompt_len", "mask")):
         return f"as {kind_of(out)}, not as the dict that sample returns"
     if len(out["ids"]) != B:
         return f"with {len(out['ids'])} rows, not P*G = {B}"
@@ -324,8 +322,10 @@ def wrong_loss(result, given):
     one_number = hasattr(loss, "numel") and loss.numel() == 1
     if wrong := no_tensor(loss, loss.shape if one_number else ()):
         return f"a loss that is {wrong}"
-    if wrong := no_dict(stats, ("kl", "clip_frac")):
-        return f"stats that are {wrong}"
+    if not isinstance(stats, dict):
+        return f"stats that are {kind_of(stats)}, not a dict"
+    if wrong := without(stats, ("kl", "clip_frac")):
+        return f"stats {wrong}"
     logp, old_logp, ref_logp = (given[name] for name in ("logp", "old_logp", "ref_logp"))
     if logp.requires_grad and not loss.requires_grad:
         return "a loss from which no gradient flows to logp"
@@ -336,8 +336,10 @@ def wrong_loss(result, given):
 
 def wrong_stats(result, given):
     """Check the result of Task 5."""
-    if wrong := no_dict(result, STATS):
-        return wrong
+    if not isinstance(result, dict):
+        return f"{kind_of(result)}, not a dict with {', '.join(STATS)}"
+    if wrong := without(result, STATS):
+        return f"a dict {wrong}"
     for key in STATS:
         if not is_number(result[key]):
             return f"{key!r} as {kind_of(result[key])}, not as a Python float"

@@ -10,7 +10,7 @@ import tokenize
 
 import pytest
 
-from instructor.tests.repository import TOP, files, python_files, text, tree
+from instructor.tests.repo_files import TOP, files, python_files, text, tree
 
 STUDENT, SOLUTION = "lab15_grpo.py", "solutions/lab15_grpo.py"
 TASKS = ["sample_group", "group_advantages", "k3_kl", "grpo_loss", "grpo_step"]

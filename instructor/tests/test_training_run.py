@@ -317,7 +317,7 @@ WRONG = [  # task, its body, words of the message
     (4, "return ((logp - old_logp) * 0).mean(), {'kl': 0.0, 'clip_frac': 0.0}", "gradient to logp"),
     (4, "return logp.mean()", "a Tensor, not the pair"),
     (4, "return logp.mean().item(), {}", "a loss that is a float"),
-    (4, "return logp.mean(), {'kl': 0.0}", "stats that are a dict without clip_frac"),
+    (4, "return logp.mean(), {'kl': 0.0}", "stats without clip_frac"),
     (4, "return logp.mean(), {'kl': logp.mean(), 'clip_frac': 0.0}", "'kl' as a Tensor"),
     (4, "return logp.mean() * float('nan'), {'kl': 0.0, 'clip_frac': 0.0}", "the loss nan"),
     (4, "return adv * logp, {}", "RuntimeError"),
