@@ -76,33 +76,48 @@ def main(config, path):
     if not wanted(config):
         return None
     folder = tempfile.mkdtemp(prefix="lab15-tests-")
+    code = 0
+    try:
+        code = rounds(config, path, folder)
+        return code
+    finally:
+        if code is not None:  # None: this is the second process, and still needs the folder
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def rounds(config, path, folder):
+    """Run the second process, again after each death, until it comes to its end.
+
+    Args:
+        config: pytest's.
+        path: the lab file.
+        folder: where the second process keeps its log.
+
+    Returns: the exit code; None in the second process itself.
+    """
     deaths: list = []
     stopped: list = []  # signals that asked the run to end
     slow = False
-    try:
-        while True:
-            Path(folder, "deaths").write_text(json.dumps(deaths), "utf-8")
-            for name in ("log", "dump"):
-                Path(folder, name).write_bytes(b"")
-            code = run(config, folder, stopped)
-            if code is None:
-                return None  # the second process itself
-            death = autopsy(folder, code, path)
-            if death is None:
-                return finished(folder, code)
-            if stopped:
-                return 2  # as pytest ends after Ctrl-C
-            if "Timeout (" in dumped(folder) and not death.line and not slow:
-                slow = True  # no line of the file was running: the machine was busy
-                print("\nthe clock ran out outside of your code; starting again\n", flush=True)
-                continue
-            tell(config, death, path)
-            if len(deaths) > 20 or not (death.task or death.loading):
-                return 3
-            deaths.append(death)
-    finally:
-        if "code" not in locals() or code is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+    while True:
+        Path(folder, "deaths").write_text(json.dumps(deaths), "utf-8")
+        for name in ("log", "dump"):
+            Path(folder, name).write_bytes(b"")
+        code = run(config, folder, stopped)
+        if code is None:
+            return None
+        death = autopsy(folder, code, path)
+        if death is None:
+            return finished(folder, code)
+        if stopped:
+            return 2  # as pytest ends after Ctrl-C
+        if "Timeout (" in dumped(folder) and not death.line and not slow:
+            slow = True  # no line of the file was running: the machine was busy
+            print("\nthe clock ran out outside of your code; starting again\n", flush=True)
+            continue
+        tell(config, death, path)
+        if len(deaths) > 20 or not (death.task or death.loading):
+            return 3
+        deaths.append(death)
 
 
 def wanted(config):

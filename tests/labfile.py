@@ -349,9 +349,7 @@ def _run(source, module):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             module.__doc__ = module.__doc__ or node.value.value
             continue
-        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-            for alias in node.names:  # holds for the statements that follow
-                flags |= getattr(getattr(__future__, alias.name, None), "compiler_flag", 0)
+        flags |= _future_flags(node)  # they hold for the statements that follow
         if node.lineno in DEADLY:
             source.add_problem(getattr(node, "name", None), node.lineno, *DEADLY[node.lineno])
             continue
@@ -373,6 +371,15 @@ def _run(source, module):
             left -= time.monotonic() - start
     for text in settings.put_back(before):
         source.add_problem(None, 0, None, f"{text}; this was put back")
+
+
+def _future_flags(node):
+    """Return the compiler flags of a `from __future__ import`, 0 for another statement."""
+    flags = 0
+    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        for alias in node.names:
+            flags |= getattr(getattr(__future__, alias.name, None), "compiler_flag", 0)
+    return flags
 
 
 @contextlib.contextmanager
