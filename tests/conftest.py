@@ -28,17 +28,13 @@ from tests.labfile import (
     lab_frames,
     load_lab,
     no_lab_file,
-    problem_line,
     task_state,
 )
 from tests.limits import SECONDS, OutOfTime, TimeLimit, memory_limit
+from tests.progress import COLLECTED, ENDLESS, LAB, OUTCOMES, load_notes, progress
 from tests.surroundings import itself, tamed
 
-LAB = pytest.StashKey()  # of the config: the loaded module
-COLLECTED = pytest.StashKey()  # of the config: task -> {test file: number of its tests}
 WHOLE = pytest.StashKey()  # of the config: pytest's list of failures, while it is shortened
-OUTCOMES = pytest.StashKey()  # of the config: task -> {test: "passed", "failed" or "skipped"}
-ENDLESS = pytest.StashKey()  # of the config: task -> line where the time limit stopped a test
 CLOCK = pytest.StashKey()  # of the config: the time limit of the test that runs
 STDERR = pytest.StashKey()  # of the config: the real stderr, for the last resort of the limit
 
@@ -381,30 +377,3 @@ def next_lines(config, states, ran, failures):
             options = screen.lab_option(config.getoption("--lab"))
             return screen.next_step(n, failures, options)
     return []
-
-
-def load_notes(lab, states, ran):
-    """Return lines about load failures that no other line of the run reports."""
-    told = [states[n].short for n in TASKS] + [states[n].text for n in TASKS if ran[n]]
-    said = {n for n in TASKS if states[n].kind == "written" and "failed" in ran[n]}
-    told = "\n".join(told)
-    notes = [p for p in lab.__problems__ if p.text not in told and p.task not in said]
-    more = [f"when loaded: {len(notes) - 5} more errors"] if len(notes) > 5 else []
-    return [f"when loaded: {problem_line(lab, problem)}" for problem in notes[:5]] + more
-
-
-def progress(config, n, state, outcomes):
-    """Return how far a task is, such as "3 of 9 tests fail"."""
-    run = [outcome for outcome in outcomes if outcome != "skipped"]
-    if state.kind != "written":
-        return state.short
-    if not run:
-        return "written, not tested in this run"
-    failed, total = run.count("failed"), sum(config.stash[COLLECTED][n].values())
-    if n in config.stash[ENDLESS]:
-        line = config.stash[ENDLESS][n]
-        return f"does not end: stopped at line {line}; {len(run)} of {total} tests ran"
-    partly = "" if len(outcomes) >= total else f"; {len(outcomes)} of {total} tests ran"
-    if failed:
-        return f"{failed} of {len(run)} tests fail{partly}"
-    return f"passed ({len(run)} of {len(run)}{partly})"
