@@ -736,7 +736,7 @@ def test_ctrl_c_is_a_normal_end_of_the_command(lab, capsys, tmp_path, monkeypatc
     assert train(lab, "--out=x") == 130
     assert signal.getsignal(signal.SIGINT) is before
     text = "\n".join(lines_of(capsys))
-    assert text.count("Ctrl-C") <= 2 and "Ctrl-C" in text and " x" in f" {text}"
+    assert 1 <= text.count("Ctrl-C") <= 2 and re.search(r"\bx\b", text), text
     done = {"SFT": None, "first evaluation": None, "step": 1, "saving": 1}.get(moment, 2)
     if done is None:
         assert names(tmp_path) == []
