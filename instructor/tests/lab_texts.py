@@ -15,6 +15,9 @@ def edit(text, *changes):
     return text
 
 
+WRONG_SIGN = edit(RIGHT, ("    d = ref_logp - logp\n", "    d = logp - ref_logp\n"))
+
+
 def section(text, number):
     """Return the lines of one task as text."""
     part = next(part for part in cut(text) if part[0] == number)

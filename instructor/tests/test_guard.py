@@ -9,7 +9,7 @@ import time
 import pytest
 
 from instructor.tests.lab_texts import RIGHT, at, edit
-from instructor.tests.pytest_runs import progress_lines, run
+from instructor.tests.processes import progress_lines, run
 from tests import guard, labfile, limits, surroundings
 from tests.surroundings import EndsPython, tamed
 

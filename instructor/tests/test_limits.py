@@ -6,7 +6,7 @@ import time
 import pytest
 
 from instructor.tests.lab_texts import RIGHT, at, edit, kinds
-from instructor.tests.pytest_runs import progress_lines, run
+from instructor.tests.processes import progress_lines, run
 from tests import limits
 from tests.labfile import ROOT, TASKS, task_state
 from tests.limits import OutOfTime, TimeLimit

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from instructor.tests.lab_texts import BANNER_4, RIGHT, STUB, at, edit, kinds, section
-from instructor.tests.pytest_runs import progress_lines, run
+from instructor.tests.processes import PLAIN, progress_lines, run
 from tests.labfile import ROOT, TASKS, load_lab, task_state
 
 MISSING = "no_such_package_of_this_lab"
@@ -218,8 +218,7 @@ def test_plain_locale_and_spawn_in_a_process_of_its_own(room):
     """LC_ALL=C without UTF-8 mode, spawn, no colour, another cwd: one real run."""
     text = edit(DAMAGED, ("import random\n", "import random\nimport multiprocessing as mp\n"
                           "mp.set_start_method('spawn')\n"))
-    env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "NO_COLOR": "1"}
-    code, text = run(room, "-v", "--ignore=tests/test_bad_x.py", text=text, env=env)
+    code, text = run(room, "-v", "--ignore=tests/test_bad_x.py", text=text, env=PLAIN)
     assert code == 1 and "2 failed, 3 passed, 3 deselected" in text
     assert "lab file: " in text and "NOT WRITTEN" in text and "mp.set" not in text
 

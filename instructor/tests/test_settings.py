@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import subprocess
 import sys
 
 import numpy
@@ -10,8 +9,8 @@ import pytest
 import torch
 
 from instructor.tests.lab_texts import RIGHT, edit, kinds
+from instructor.tests.processes import run_python
 from tests import describe, settings
-from tests.labfile import ROOT
 
 SWITCHES = [  # statements of a file; words of the note, "" where none is needed
     ("torch.set_default_device('cuda')", "default device is cuda"),
@@ -136,4 +135,4 @@ def test_only_the_standard_library_is_imported():
     """The sandbox ships these files, and a load must not cost more than the file itself."""
     code = ("import sys, tests.labfile; "
             "sys.exit(any(n in sys.modules for n in ('torch', 'numpy', 'pytest')))")
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+    assert run_python("-c", code).returncode == 0

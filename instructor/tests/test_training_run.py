@@ -27,6 +27,7 @@ import lab15_run
 import tinylm
 from instructor import variants
 from instructor.tests.lab_texts import STUB
+from instructor.tests.processes import PLAIN, run_python
 from tests.labfile import ROOT, TASKS, load_lab
 
 DRAW = lab15_run.plot_curves
@@ -886,13 +887,6 @@ def copy(tmp_path_factory):
     return folder
 
 
-def run_python(*words, cwd, **env):
-    """Return the result of a new Python process."""
-    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"} | env
-    return subprocess.run([sys.executable, *map(str, words)], cwd=cwd, env=env,
-                          capture_output=True, timeout=300)
-
-
 def test_an_unfinished_lab_as_a_script(copy, tmp_path):
     (copy / "unfinished.py").write_text(STUB, encoding="utf-8")
     done = run_python(copy / "unfinished.py", cwd=tmp_path)
@@ -908,8 +902,7 @@ def test_from_another_folder_with_another_name_in_the_c_locale(copy, tmp_path):
         link.symlink_to(copy / "lab15_grpo.py")
     except OSError:
         link = copy / "lab15_grpo.py"
-    done = run_python("-O", link, *FEW, "--out", "runs/\u00fcbung 1", cwd=tmp_path, LC_ALL="C",
-                      PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    done = run_python("-O", link, *FEW, "--out", "runs/\u00fcbung 1", cwd=tmp_path, **PLAIN)
     assert done.returncode == 0 and done.stderr == b"", done.stderr
     assert names(tmp_path / "runs") == ["\u00fcbung 1"]
     assert names(tmp_path / "runs" / "\u00fcbung 1") == FILES

@@ -1,4 +1,4 @@
-"""Run pytest on a lab file, in a forked child or a new Python; see the fixture `room`."""
+"""Run a new Python, or pytest on a lab file (see the fixture `room` of conftest.py)."""
 
 import os
 import subprocess
@@ -9,6 +9,22 @@ from pathlib import Path
 import pytest
 
 from tests.labfile import ROOT, TASKS
+
+# A terminal of the plainest kind.
+PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "NO_COLOR": "1"}
+
+
+def run_python(*words, cwd=ROOT, **env):
+    """Run a new Python and return the finished process, its output as bytes.
+
+    Args:
+        words: its command line.
+        cwd: where to run it.
+        env: more environment variables.
+    """
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"} | env
+    return subprocess.run([sys.executable, *map(str, words)], cwd=cwd, env=env,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
 
 
 def run(root, *args, text=None, env=None):
@@ -39,7 +55,7 @@ def run(root, *args, text=None, env=None):
 
 def _run(root, args, env, out):
     if env is not None or not hasattr(os, "fork"):
-        with open(out, "wb") as file:
+        with open(out, "wb") as file:  # one for both, as on a screen
             return subprocess.run(
                 [sys.executable, "-m", "pytest", *args], cwd=root, stdout=file, stderr=file,
                 env=os.environ | (env or {}), stdin=subprocess.DEVNULL,
