@@ -5,6 +5,7 @@ lab15_grpo.py, your file, uses this module; your five functions do not. Read it 
     settings     what GRPOConfig accepts
     tasks        turns a mistake in one of the five functions into a line that names the task
     files        the folder of a run, in which nothing is overwritten
+    Ctrl-C       waits while files are written
     a run        what train_grpo enters: the watch on the tasks, the progress bar, saving, Ctrl-C
     curves       the figure, and whether the accuracy is as it should be
     results      the commit and the machine that a JSON file of results comes from
@@ -671,8 +672,7 @@ def stop_if_nan(s, policy, cfg, it):
 
 DATA = ("history.json", "config.json", "policy.pt")  # of one state of a run, always together
 CURVES = "curves.png"
-LITTER = {".DS_Store", "Thumbs.db", "desktop.ini", ".ipynb_checkpoints"}
-TEMPORARY = re.compile(r"(?:history\.json|config\.json|policy\.pt|curves\.png|probe)\.\d+\.tmp")
+LITTER = {".DS_Store", "Thumbs.db", "desktop.ini", ".ipynb_checkpoints"}  # and *.tmp
 ROOM = 1_000_000  # bytes that a run needs, with both states while one replaces the other
 
 
@@ -753,7 +753,7 @@ class Folder:
         """Make the folder; rename the one that exists if it holds a run."""
         if self.path.is_dir():
             names = {path.name for path in self.path.iterdir()} - LITTER
-            names = {name for name in names if not TEMPORARY.fullmatch(name)}
+            names = {name for name in names if not name.endswith(".tmp")}
             if not self.fresh or not names:
                 return
             self._put_aside(names)
@@ -797,7 +797,8 @@ class Folder:
         """
         self.failed = self.write(files)
         if self.failed:
-            say(f"cannot save in {self.shown}: {self.failed}. Files saved before are kept.")
+            kept = "" if self.saved_at is None else ". The files saved before are kept"
+            say(f"cannot save in {self.shown}: {self.failed}{kept}")
         else:
             self.saved_at = at
         return not self.failed
