@@ -8,8 +8,8 @@
 The cause is looked up, not guessed: a known mistake is named only when it gives the numbers that
 came back. Where no mistake (or more than one) fits, the last part is left out.
 
-Every mistake has a stable id ("task2.sample_std") and one text, in mistakes_tensors.py (tasks 2
-to 4) and mistakes_calls.py (tasks 1 and 5): `MISTAKES = {id: (text, chapter section or None)}`.
+Every mistake has a stable id ("task2.sample_std") and one text, which stands in the file of its
+task: mistakes_calls.py for Task 1, suspects_*.py for the others.
 Two ids joined by "+" stand for two mistakes at once. The exception that is raised carries the id
 in its attribute `mistake` (None where no cause was found).
 """
@@ -22,8 +22,8 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from . import mistakes_calls, mistakes_tensors
-from .labfile import is_real
+from . import mistakes_calls, suspects_advantages, suspects_kl, suspects_loss, suspects_step
+from .labfile import TASKS, is_real
 
 WIDTH, MOST = 80, 9  # columns and lines of a message
 INDENT = " " * 10
@@ -57,8 +57,11 @@ GENERAL = {
     "any.nan": ("NaN: a 0/0, an inf - inf, or the log or root of a negative number.", None),
 }
 
-_ENTRIES = {**GENERAL, **mistakes_tensors.MISTAKES, **mistakes_calls.MISTAKES}
-MISTAKES = {name: Mistake(*entry) for name, entry in _ENTRIES.items()}
+TEXTS = {1: mistakes_calls.TEXTS, 2: suspects_advantages.TEXTS, 3: suspects_kl.TEXTS,
+         4: suspects_loss.TEXTS, 5: suspects_step.TEXTS}
+MISTAKES = {name: Mistake(*entry) for name, entry in GENERAL.items()}
+MISTAKES |= {f"task{n}.{name}": Mistake(text, TASKS[n].section)
+             for n, texts in TEXTS.items() for name, text in texts.items()}
 
 
 # ---------------------------------------------------------------- numbers as text

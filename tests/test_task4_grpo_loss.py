@@ -12,8 +12,7 @@ import torch
 from . import explain, oracle
 from .standin import stand_in
 from .suspects import fits, guesses, identify, named_crash, outcome
-from .suspects_loss import KEYS, LOSS_TABLE, Probe, cells, run
-from .suspects_stats import STATS, STATS_OF
+from .suspects_loss import KEYS, LOSS_TABLE, STATS, STATS_OF, Probe, cells, run
 
 LOSS = ("loss", "grad")
 ONES = [[1.0] * 9] * 9
