@@ -8,7 +8,7 @@ Everything below "given: helpers and the training loop" is complete. Read train_
 it is the outer loop that calls your grpo_step.
 """
 
-import lab15_run  # isort: skip (first: Ctrl-C while PyTorch loads is a normal end, too)
+import lab15_run  # isort: skip (first: then Ctrl-C works while PyTorch loads)
 
 import random
 import time
@@ -176,7 +176,7 @@ class GRPOConfig:
     seed: int = 0
 
     def __post_init__(self):
-        lab15_run.check_settings(self)  # a wrong one is named before anything is trained
+        lab15_run.check_settings(self)  # ValueError: which one, and its range
 
 
 def train_grpo(cfg, sft_path=None, verbose=True, device="cpu", out_dir=None):
@@ -184,7 +184,8 @@ def train_grpo(cfg, sft_path=None, verbose=True, device="cpu", out_dir=None):
 
     The SFT model is trained once (about 7 s) and cached in tinylm_sft.pt next to tinylm.py.
     History holds per-iteration stats and the periodic evaluations.
-    With out_dir the run is saved there as it goes. Ctrl-C ends it early and returns as usual.
+    With out_dir, every evaluation also saves the run there. Ctrl-C ends training early; the
+    policy and the history so far are returned.
     """
     import os
 

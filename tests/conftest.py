@@ -1,4 +1,4 @@
-"""What the tests share: the file under test, "not written yet", short errors, progress lines.
+"""Configure pytest: the file under test, "not written yet", short errors, progress lines.
 
 Options: --lab=FILE tests another file than lab15_grpo.py, --slow adds the training run, --hints
 (or --hints=2, --hints=3) prints hints for a task, --limit=SECONDS moves the time limit of a test.
@@ -28,17 +28,13 @@ from tests.labfile import (
     lab_frames,
     load_lab,
     no_lab_file,
-    problem_line,
     task_state,
 )
 from tests.limits import SECONDS, OutOfTime, TimeLimit, memory_limit
+from tests.progress import COLLECTED, ENDLESS, LAB, OUTCOMES, load_notes, progress
 from tests.surroundings import itself, tamed
 
-LAB = pytest.StashKey()  # of the config: the loaded module
-COLLECTED = pytest.StashKey()  # of the config: task -> {test file: number of its tests}
 WHOLE = pytest.StashKey()  # of the config: pytest's list of failures, while it is shortened
-OUTCOMES = pytest.StashKey()  # of the config: task -> {test: "passed", "failed" or "skipped"}
-ENDLESS = pytest.StashKey()  # of the config: task -> line where the time limit stopped a test
 CLOCK = pytest.StashKey()  # of the config: the time limit of the test that runs
 STDERR = pytest.StashKey()  # of the config: the real stderr, for the last resort of the limit
 
@@ -103,7 +99,7 @@ def pytest_unconfigure(config):
 
 
 def pytest_sessionfinish(session):
-    """Spare pytest's last round of garbage collection all of torch: half a second."""
+    """Exclude torch from pytest's last garbage collection, which would take half a second."""
     if session.config.pluginmanager.hasplugin("unraisableexception"):  # it is what collects
         gc.freeze()
 
@@ -223,7 +219,7 @@ def pytest_runtest_setup(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """Stop a test when the student's code runs on and on; put back what it switches."""
+    """Stop a test whose code does not end; put back what it switches."""
     known = itself(item.config.stash[LAB]) if LAB in item.config.stash else contextlib.nullcontext()
     with settings.kept(), tamed(), known, memory_limit(), time_limit(item):
         return (yield)
@@ -251,7 +247,7 @@ def time_limit(item):
 
 
 def pytest_enter_pdb(config):
-    """Give a student who sits in the debugger all the time in the world."""
+    """Stop the clock: a student in the debugger has unlimited time."""
     faulthandler.cancel_dump_traceback_later()
     if CLOCK in config.stash:
         config.stash[CLOCK].stop()
@@ -262,7 +258,7 @@ def pytest_enter_pdb(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Put a few lines in the place of pytest's traceback, for a task or the student's code."""
+    """Replace pytest's traceback by a few lines, for a task or the student's code."""
     report = yield
     n = task_of(item)
     if n is not None:
@@ -306,7 +302,7 @@ def pytest_report_teststatus(report):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own summary
 def pytest_terminal_summary(terminalreporter, config):
-    """Say what fails and why, what failed on loading, how far the tasks are, what comes next."""
+    """Report what fails and why, load failures, the progress of the tasks, and the next step."""
     stats = terminalreporter.stats
     failed = stats.get("failed", [])
     ours = [report for report in failed if hasattr(report, "failure")]
@@ -329,7 +325,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 class Together:
-    """Gives pytest's own list of failures back when its long messages are passed.
+    """Put pytest's own list of failures back once its long messages would have been printed.
 
     The short summary (-ra) and the summaries of other plugins then see every failure.
     """
@@ -381,30 +377,3 @@ def next_lines(config, states, ran, failures):
             options = screen.lab_option(config.getoption("--lab"))
             return screen.next_step(n, failures, options)
     return []
-
-
-def load_notes(lab, states, ran):
-    """Return lines about what failed while the file was loaded, unless it is said elsewhere."""
-    told = [states[n].short for n in TASKS] + [states[n].text for n in TASKS if ran[n]]
-    said = {n for n in TASKS if states[n].kind == "written" and "failed" in ran[n]}
-    told = "\n".join(told)
-    notes = [p for p in lab.__problems__ if p.text not in told and p.task not in said]
-    more = [f"when loaded: {len(notes) - 5} more errors"] if len(notes) > 5 else []
-    return [f"when loaded: {problem_line(lab, problem)}" for problem in notes[:5]] + more
-
-
-def progress(config, n, state, outcomes):
-    """Return how far a task is, such as "3 of 9 tests fail"."""
-    run = [outcome for outcome in outcomes if outcome != "skipped"]
-    if state.kind != "written":
-        return state.short
-    if not run:
-        return "written, not tested in this run"
-    failed, total = run.count("failed"), sum(config.stash[COLLECTED][n].values())
-    if n in config.stash[ENDLESS]:
-        line = config.stash[ENDLESS][n]
-        return f"does not end: stopped at line {line}; {len(run)} of {total} tests ran"
-    partly = "" if len(outcomes) >= total else f"; {len(outcomes)} of {total} tests ran"
-    if failed:
-        return f"{failed} of {len(run)} tests fail{partly}"
-    return f"passed ({len(run)} of {len(run)}{partly})"

@@ -1,4 +1,4 @@
-"""What a test prints in the place of pytest's traceback: a few lines about the student's file."""
+"""Describe a failure in a few lines about the student's file, instead of pytest's traceback."""
 
 import inspect
 import linecache
@@ -20,7 +20,7 @@ LONGEST = 150  # characters of an exception's line: two lines of a screen
 
 
 def describe(error, lab, n):
-    """Return the lines that stand for an exception in a test, of task n or of none (None)."""
+    """Return the lines that describe an exception in a test of task n (None: of no task)."""
     if isinstance(error, pytest.fail.Exception):
         text = str(error.msg)
     elif isinstance(error, OutOfTime):
@@ -30,7 +30,7 @@ def describe(error, lab, n):
     else:
         text = _in_test(error, lab, n)
     for change in getattr(error, "switched", None) or ():
-        text += f"\nyour code switched this, perhaps the cause: {change}"
+        text += f"\nyour code changed this, perhaps the cause: {change}"
     lines = [ascii_line(line, 300) if not line.isascii() else line for line in text.split("\n")]
     for problem in lab.__problems__:
         if n and problem.task == n:  # often the real cause
@@ -42,7 +42,7 @@ def describe(error, lab, n):
 
 
 def failure(error, lab, n, test, printed=""):
-    """Return what screen.py has to know of a test that fails.
+    """Return a failing test as a screen.Failure.
 
     Args:
         error: the exception.
@@ -155,7 +155,7 @@ def _out_of_time(error, lab, n):
 
 
 def _in_test(error, lab, n):
-    """An error that no line of the student's file raised: mostly a call that does not fit."""
+    """Describe an error that comes from no line of the student's file: mostly a wrong call."""
     task = TASKS[n]
     if isinstance(error, TypeError) and f"{task.name}() " in str(error):
         where = f"{os.path.basename(lab.__file__)} line {lab.__definitions__.get(task.name, '?')}"

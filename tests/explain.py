@@ -8,8 +8,8 @@
 The cause is looked up, not guessed: a known mistake is named only when it gives the numbers that
 came back. Where no mistake (or more than one) fits, the last part is left out.
 
-Every mistake has a stable id ("task2.sample_std") and one text, in mistakes_tensors.py (tasks 2
-to 4) and mistakes_calls.py (tasks 1 and 5): `MISTAKES = {id: (text, chapter section or None)}`.
+Every mistake has a stable id ("task2.sample_std") and one text, which stands in the file of its
+task: mistakes_calls.py for Task 1, suspects_*.py for the others.
 Two ids joined by "+" stand for two mistakes at once. The exception that is raised carries the id
 in its attribute `mistake` (None where no cause was found).
 """
@@ -22,8 +22,8 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from . import mistakes_calls, mistakes_tensors
-from .labfile import is_real
+from . import mistakes_calls, suspects_advantages, suspects_kl, suspects_loss, suspects_step
+from .labfile import TASKS, is_real
 
 WIDTH, MOST = 80, 9  # columns and lines of a message
 INDENT = " " * 10
@@ -57,15 +57,18 @@ GENERAL = {
     "any.nan": ("NaN: a 0/0, an inf - inf, or the log or root of a negative number.", None),
 }
 
-_ENTRIES = {**GENERAL, **mistakes_tensors.MISTAKES, **mistakes_calls.MISTAKES}
-MISTAKES = {name: Mistake(*entry) for name, entry in _ENTRIES.items()}
+TEXTS = {1: mistakes_calls.TEXTS, 2: suspects_advantages.TEXTS, 3: suspects_kl.TEXTS,
+         4: suspects_loss.TEXTS, 5: suspects_step.TEXTS}
+MISTAKES = {name: Mistake(*entry) for name, entry in GENERAL.items()}
+MISTAKES |= {f"task{n}.{name}": Mistake(text, TASKS[n].section)
+             for n, texts in TEXTS.items() for name, text in texts.items()}
 
 
 # ---------------------------------------------------------------- numbers as text
 
 
 def number(x, digits=4):
-    """One number as short text: `digits` decimals without trailing zeros."""
+    """Return a number as short text: `digits` decimals without trailing zeros."""
     if isinstance(x, bool) or not isinstance(x, numbers.Real):
         return ascii(x)
     x = float(x)
@@ -78,7 +81,7 @@ def number(x, digits=4):
 
 
 def show(values, digits=4, focus=0, room=ROOM):
-    """Nested lists of numbers as text of at most `room` characters, around flat index `focus`.
+    """Return nested lists of numbers as text, cut to `room` characters around flat index `focus`.
 
     Tensors are shown like lists; anything else as its (ASCII) repr, cut off where it is too long.
     """
@@ -118,7 +121,7 @@ def _window(values, first, last, digits):
 
 
 def _values(x):
-    """Python numbers in nested lists from a tensor, list or number; None where unreadable."""
+    """Return a tensor, list or number as nested lists of Python numbers; None where unreadable."""
     if isinstance(x, torch.Tensor):
         if x.device.type == "meta":
             return None
@@ -129,7 +132,7 @@ def _values(x):
 
 
 def _shape(values):
-    """The shape of nested lists, None if they are ragged or hold something but numbers."""
+    """Return the shape of nested lists, None if they are ragged or hold something but numbers."""
     if not isinstance(values, list):
         return () if isinstance(values, numbers.Real) else None
     inner = {_shape(v) for v in values}
@@ -149,7 +152,7 @@ def _near(a, b, atol, rtol):
 
 
 def same(a, b, atol=1e-4, rtol=1e-4):
-    """True if two nested lists (tensors, numbers) have one shape and agree; NaN equals NaN."""
+    """Return whether two nested lists or tensors have one shape and agree; NaN equals NaN."""
     a, b = _values(a), _values(b)
     if _shape(a) is None or _shape(a) != _shape(b):
         return False
@@ -157,7 +160,7 @@ def same(a, b, atol=1e-4, rtol=1e-4):
 
 
 def cause(expected, yours, guesses, atol=1e-4, rtol=1e-4, order=()):
-    """The id of the one known mistake that gives `yours` and not `expected`, else None.
+    """Return the id of the one known mistake that gives `yours` and not `expected`, else None.
 
     Args:
         expected: the right value.
@@ -279,7 +282,7 @@ def _place(index, shape):
 
 
 def message(call, expected, yours, mistake=None):
-    """The four-part message as text; at most MOST lines of WIDTH columns."""
+    """Return the four-part message as text; at most MOST lines of WIDTH columns."""
     lines = textwrap.wrap(call, WIDTH, subsequent_indent="    ")[:2]
     lines += _part("expected", expected, 2) + _part("yours", yours, 2)
     if mistake:
@@ -288,7 +291,7 @@ def message(call, expected, yours, mistake=None):
 
 
 def likely(mistake):
-    """The text of a mistake id, or of several joined by "+"."""
+    """Return the text of a mistake id, or of several joined by "+"."""
     return "  And: ".join(MISTAKES[name].text for name in mistake.split("+"))
 
 

@@ -1,4 +1,4 @@
-"""A run of the tests that outlives the student's code, whatever that does to its process.
+"""Run the tests so that a verdict comes even if the student's code ends the process.
 
 `python -m pytest` runs its tests in a second process: a fork of the first one, made before PyTorch
 is loaded, or a new Python (Windows). Where that process dies - a crash in C, memory that the
@@ -76,37 +76,52 @@ def main(config, path):
     if not wanted(config):
         return None
     folder = tempfile.mkdtemp(prefix="lab15-tests-")
-    deaths: list = []
-    stopped: list = []  # signals of somebody who wants the run to end
-    slow = False
+    code = 0
     try:
-        while True:
-            Path(folder, "deaths").write_text(json.dumps(deaths), "utf-8")
-            for name in ("log", "dump"):
-                Path(folder, name).write_bytes(b"")
-            code = run(config, folder, stopped)
-            if code is None:
-                return None  # the second process itself
-            death = autopsy(folder, code, path)
-            if death is None:
-                return finished(folder, code)
-            if stopped:
-                return 2  # as pytest ends after Ctrl-C
-            if "Timeout (" in dumped(folder) and not death.line and not slow:
-                slow = True  # no line of the file was running: the machine was busy
-                print("\nthe clock ran out outside of your code; starting again\n", flush=True)
-                continue
-            tell(config, death, path)
-            if len(deaths) > 20 or not (death.task or death.loading):
-                return 3
-            deaths.append(death)
+        code = rounds(config, path, folder)
+        return code
     finally:
-        if "code" not in locals() or code is not None:
+        if code is not None:  # None: this is the second process, and still needs the folder
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def rounds(config, path, folder):
+    """Run the second process, again after each death, until it comes to its end.
+
+    Args:
+        config: pytest's.
+        path: the lab file.
+        folder: where the second process keeps its log.
+
+    Returns: the exit code; None in the second process itself.
+    """
+    deaths: list = []
+    stopped: list = []  # signals that asked the run to end
+    slow = False
+    while True:
+        Path(folder, "deaths").write_text(json.dumps(deaths), "utf-8")
+        for name in ("log", "dump"):
+            Path(folder, name).write_bytes(b"")
+        code = run(config, folder, stopped)
+        if code is None:
+            return None
+        death = autopsy(folder, code, path)
+        if death is None:
+            return finished(folder, code)
+        if stopped:
+            return 2  # as pytest ends after Ctrl-C
+        if "Timeout (" in dumped(folder) and not death.line and not slow:
+            slow = True  # no line of the file was running: the machine was busy
+            print("\nthe clock ran out outside of your code; starting again\n", flush=True)
+            continue
+        tell(config, death, path)
+        if len(deaths) > 20 or not (death.task or death.loading):
+            return 3
+        deaths.append(death)
+
+
 def wanted(config):
-    """Return whether this is a plain run from the command line that nobody watches from inside."""
+    """Return whether this is a plain run from the command line, without plugins or debugger."""
     option = config.option
     return (
         not config.invocation_params.plugins
@@ -142,7 +157,7 @@ def run(config, folder, stopped):
 
 @contextlib.contextmanager
 def passing_on(send, stopped):
-    """Hand the signals that end a program on to the second process, and keep them in `stopped`."""
+    """Forward signals that end a program to the second process, and keep them in `stopped`."""
     # Ctrl-C in a terminal reaches both processes.
     terminal = sys.stdin is not None and sys.stdin.isatty()
 
@@ -218,7 +233,7 @@ def words(code, dump):
 
 
 def tell(config, death, path):
-    """Say what happened, before the tests start again."""
+    """Report what happened, before the tests start again."""
     file = os.path.basename(path)
     if death.task:
         what = f"a test of task{death.task} {TASKS[death.task].name}"
@@ -233,14 +248,14 @@ def tell(config, death, path):
 
 
 def begin(config, folder):
-    """Write down from now on what is being done, for the first process."""
+    """Log every step from now on, for the first process."""
     log = open(Path(folder, "log"), "ab", buffering=0)
     config.pluginmanager.register(Recorder(folder, log), "lab15_guard")
     atexit.register(lambda: log.write(b'["end"]\n'))
 
 
 class Recorder:
-    """A plugin of pytest that keeps the log, and leaves out what was deadly before."""
+    """A pytest plugin that writes the log and skips what ended the process before."""
 
     def __init__(self, folder, log):
         self.log, self.code = log, 0
@@ -262,20 +277,20 @@ class Recorder:
         faulthandler.enable(file=self.dump)
 
     def pytest_collection(self):
-        """Loading the file is one of the first things that happen here."""
+        """Note that the file is about to be loaded."""
         self.write("collecting")
 
     def pytest_collection_finish(self):
-        """The file is loaded."""
+        """Note that the file is loaded."""
         self.write("collected")
 
     def pytest_runtest_logstart(self, nodeid):
-        """A test begins."""
+        """Note that a test begins."""
         match = re.search(r"test_task([1-5])_", nodeid.split("::")[0])
         self.write("test", int(match[1]) if match else None)
 
     def pytest_runtest_logfinish(self):
-        """A test is done."""
+        """Note that a test is done."""
         self.write("done")
 
     @pytest.hookimpl(trylast=True)
@@ -300,7 +315,7 @@ class Recorder:
 
 
 def mark(config, lab):
-    """Let a task whose test ended Python in an earlier round be one that cannot be tested."""
+    """Mark the tasks whose tests ended Python in an earlier round as broken."""
     recorder = config.pluginmanager.getplugin("lab15_guard")
     for death in recorder.deaths if recorder else ():
         if death.task:

@@ -105,7 +105,7 @@ def count(counts, n, failed):
 
 
 def offer(n, options=""):
-    """Return the line that says that there are hints."""
+    """Return the line that offers hints."""
     return f"Stuck? There are hints:  python -m pytest -q -k task{n} --hints{options}"
 
 
@@ -138,7 +138,7 @@ def _failed_before(config, runs, failing):
     if not isinstance(counts, dict) or not all(type(v) is int for v in counts.values()):
         counts = {}
     again = [n for n in runs if count(counts, n, n in failing)]
-    cache.set(KEY, {**known, key: counts})  # pytest goes on where it cannot write
+    cache.set(KEY, {**known, key: counts})  # where it cannot write, pytest continues
     return again
 
 

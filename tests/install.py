@@ -5,11 +5,11 @@
     python3 -m tests.install --offline wheels   from a folder of wheels, without network
     python3 -m tests.install --clean            take .venv and the caches away
 
-Says in one line what is wrong with the Python or the system before pip starts. Does nothing when
-requirements.txt has not changed since the last time. After a failure, run it again: it goes on.
+Before pip starts, one line reports a Python or a system that does not fit. If requirements.txt has
+not changed since the last time, nothing is done. After a failure, run it again: it continues.
 
-Only the standard library, and no syntax that Python 2.7 cannot read: an old Python must get as
-far as saying that it is too old.
+Only the standard library, and no syntax that Python 2.7 cannot read: an old Python must be able to
+report that it is too old.
 """
 
 from __future__ import print_function
@@ -54,16 +54,8 @@ def numbers(text):
     return tuple(parts)
 
 
-def libc_version():
-    """Return the version of the GNU C library, () on a Linux without it (Alpine)."""
-    try:
-        return numbers(os.confstr("CS_GNU_LIBC_VERSION").split()[-1])
-    except (AttributeError, ValueError, OSError, IndexError):
-        return ()
-
-
 def has_module(name):
-    """Return whether a module of the standard library is really there (Debian splits some off)."""
+    """Return whether a module of the standard library is installed (Debian splits some off)."""
     try:
         __import__(name)
     except ImportError:
@@ -74,6 +66,7 @@ def has_module(name):
 def facts():
     """Return what decides whether the lab can be installed here, as a dict."""
     windows = os.name == "nt"
+    libc, version = platform.libc_ver()
     return {
         "version": tuple(sys.version_info[:2]),
         "implementation": platform.python_implementation(),
@@ -82,74 +75,58 @@ def facts():
         "system": platform.system(),
         # On Windows the Python counts, not the processor: an x86-64 one runs on ARM too.
         "machine": sysconfig.get_platform() if windows else platform.machine(),
-        "libc": libc_version(),
+        "libc": numbers(version) if libc == "glibc" else (),  # () on Alpine
         "macos": numbers(platform.mac_ver()[0]),
         "venv": has_module("venv") and has_module("ensurepip"),
     }
 
 
-def python_problem(f):
-    """Return one line that says why this Python cannot run the lab, or None."""
-    wanted = "Python {} to {}".format(dotted(OLDEST), dotted(NEWEST))
-    here = "Python {}".format(dotted(f["version"]))
-    if f["version"] < OLDEST:
-        return here + (
-            " is too old: the lab needs {}. Install one, then run python3.12 -m tests.install"
-            " (Windows: py -3.12 -m tests.install; with make: make PYTHON=python3.12 train)"
-        ).format(wanted)
-    if f["version"] > NEWEST:
-        return here + " is too new: PyTorch {} has no build for it yet. Use {}.".format(
-            pinned("torch"), wanted
-        )
-    if f["implementation"] != "CPython" or f["free_threaded"]:
-        kind = "a free-threaded Python" if f["free_threaded"] else f["implementation"]
-        return "this is {}: the lab needs the ordinary {} (CPython).".format(kind, wanted)
-    if f["bits"] != 64:
-        return "this is a 32-bit Python: PyTorch needs a 64-bit {}.".format(wanted)
-    if not f["venv"]:
-        return (
-            "{0} has no venv module here. On Debian and Ubuntu: apt install python{1}-venv"
-            " (elsewhere: install the complete Python), then run this again."
-        ).format(here, dotted(f["version"]))
-    return None
-
-
-def platform_problem(f):
-    """Return one line that says why PyTorch has no build for this system, or None."""
-    system, machine = f["system"], f["machine"].lower()
-    torch = "PyTorch " + pinned("torch")
-    if system == "Linux":
-        if machine not in ("x86_64", "amd64", "aarch64", "arm64"):
-            return "{} has no build for Linux on {}, only for x86-64 and ARM64.".format(
-                torch, machine
-            )
-        if not f["libc"]:
-            return (
-                "this Linux has no GNU C library (Alpine, musl), and {} has no build"
-                " without it. Use Debian, Ubuntu or Fedora, for example in a container."
-            ).format(torch)
-        if f["libc"] < GLIBC:
-            return "this Linux is too old for {}: glibc {} here, {} or newer needed.".format(
-                torch, dotted(f["libc"]), dotted(GLIBC)
-            )
-    elif system == "Darwin":
-        if machine != "arm64":
-            return (
-                "{} has no build for Intel Macs or Intel Pythons. On an Apple silicon Mac"
-                " install an arm64 Python; on an Intel Mac use another machine."
-            ).format(torch)
-        if f["macos"] and f["macos"] < MACOS:
-            return "macOS {} is too old for {}: macOS {} or newer needed.".format(
-                dotted(f["macos"]), torch, dotted(MACOS)
-            )
-    elif system == "Windows":
-        if machine != "win-amd64":
-            return (
-                "{} has no build for this Python ({}). Install the 'Windows installer (64-bit)'"
-                " of Python; on a PC with an ARM processor too."
-            ).format(torch, machine)
-    else:
-        return "{} has no build for {}: use Linux, macOS or Windows.".format(torch, system)
+def problem(f):
+    """Return why the lab cannot run on a machine with these facts, in one line, or None."""
+    machine = f["machine"].lower()
+    linux, mac, windows = (f["system"] == name for name in ("Linux", "Darwin", "Windows"))
+    checks = [
+        (f["version"] < OLDEST,
+         "{here} is too old: the lab needs {wanted}. Install one, then run python3.12 -m"
+         " tests.install (Windows: py -3.12 -m tests.install; with make: make PYTHON=python3.12"
+         " train)"),
+        (f["version"] > NEWEST,
+         "{here} is too new: {torch} has no build for it yet. Use {wanted}."),
+        (f["free_threaded"],
+         "this is a free-threaded Python: the lab needs the ordinary {wanted} (CPython)."),
+        (f["implementation"] != "CPython",
+         "this is {implementation}: the lab needs the ordinary {wanted} (CPython)."),
+        (f["bits"] != 64, "this is a 32-bit Python: PyTorch needs a 64-bit {wanted}."),
+        (not f["venv"],
+         "{here} has no venv module here. On Debian and Ubuntu: apt install python{number}-venv"
+         " (elsewhere: install the complete Python), then run this again."),
+        (not (linux or mac or windows),
+         "{torch} has no build for {system}: use Linux, macOS or Windows."),
+        (linux and machine not in ("x86_64", "amd64", "aarch64", "arm64"),
+         "{torch} has no build for Linux on {machine}, only for x86-64 and ARM64."),
+        (linux and not f["libc"],
+         "this Linux has no GNU C library (Alpine, musl), and {torch} has no build without it. Use"
+         " Debian, Ubuntu or Fedora, for example in a container."),
+        (linux and f["libc"] < GLIBC,
+         "this Linux is too old for {torch}: glibc {libc} here, {glibc} or newer needed."),
+        (mac and machine != "arm64",
+         "{torch} has no build for Intel Macs or Intel Pythons. On an Apple silicon Mac install an"
+         " arm64 Python; on an Intel Mac use another machine."),
+        (mac and f["macos"] and f["macos"] < MACOS,
+         "macOS {macos} is too old for {torch}: macOS {oldest_macos} or newer needed."),
+        (windows and machine != "win-amd64",
+         "{torch} has no build for this Python ({machine}). Install the 'Windows installer"
+         " (64-bit)' of Python; on a PC with an ARM processor too."),
+    ]
+    words = dict(
+        f, machine=machine, libc=dotted(f["libc"]), macos=dotted(f["macos"]),
+        number=dotted(f["version"]), here="Python " + dotted(f["version"]),
+        wanted="Python {} to {}".format(dotted(OLDEST), dotted(NEWEST)),
+        torch="PyTorch " + pinned("torch"), glibc=dotted(GLIBC), oldest_macos=dotted(MACOS),
+    )
+    for is_so, line in checks:
+        if is_so:
+            return line.format(**words)
     return None
 
 
@@ -259,7 +236,7 @@ def install(venv, files, offline):
 
 PIP_STOPPED = """
 install: pip stopped; its message is above. What was fetched is kept: run this again and it
-goes on. """
+continues. """
 WHY_ONLINE = """If it was the network: behind a proxy, set HTTPS_PROXY or pip's 'proxy' setting;
 without a network, see "A class room without network" in README.md. If the disk was full on
 Linux: PyTorch's CPU build is far smaller, see README.md."""
@@ -308,14 +285,14 @@ def main():
         say("install: nothing to do, {} is up to date".format(venv))
         return 0
     f = facts()
-    problem, fatal = python_problem(f) or platform_problem(f), True
-    if not problem and args.offline and not os.path.isdir(args.offline):
-        problem = "there is no folder {}".format(args.offline)
-    if not problem:
-        problem, fatal = room_problem(venv, f["system"])
-    if problem:
-        say("install: " + problem)
-    if problem and fatal:
+    line, fatal = problem(f), True
+    if not line and args.offline and not os.path.isdir(args.offline):
+        line = "there is no folder {}".format(args.offline)
+    if not line:
+        line, fatal = room_problem(venv, f["system"])
+    if line:
+        say("install: " + line)
+    if line and fatal:
         return 1
     return install(venv, files, args.offline and os.path.abspath(args.offline))
 
@@ -324,5 +301,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        say("\ninstall: stopped; run it again and it goes on")
+        say("\ninstall: stopped; run it again and it continues")
         sys.exit(130)

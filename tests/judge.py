@@ -6,7 +6,6 @@ with a plugin that listens.
 
 import contextlib
 import gc
-import importlib
 import io
 import os
 from pathlib import Path
@@ -17,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch, as in conftest.py
 from tests import screen
 from tests.labfile import DEFAULT_LAB, ROOT, TASKS, ascii_line, no_lab_file, task_state
 from tests.limits import SECONDS
+from tests.progress import LAB, OUTCOMES, load_notes, progress
 
 # Without what only costs time here: the cache, log records, a search for garbage at the end.
 OFF = ("cacheprovider", "faulthandler", "logging", "unraisableexception", "threadexception")
@@ -25,7 +25,7 @@ OPTIONS += [text for name in OFF for text in ("-p", f"no:{name}")]
 
 
 class Verdict(NamedTuple):
-    """What can be said of one task.
+    """The result of testing one task.
 
     kind: "passed", "failed", "unwritten", "missing", "broken", or "written" (not tested).
     progress: a few words, such as "3 of 9 tests fail".
@@ -47,7 +47,7 @@ def told(verdict, others=(), options="", width=screen.WIDTH):
 
     Args:
         verdict: of the task to begin with.
-        others: Verdicts of tasks to tell of in short.
+        others: Verdicts of tasks to report in short.
         options: more of pytest's options, such as " --lab=FILE".
         width: columns of the screen.
     """
@@ -168,8 +168,7 @@ class _Listener:
         self.now = None  # the task whose tests are running
 
     def pytest_configure(self, config):
-        # By this name pytest has imported it; a plain import would come too early.
-        self.config, self.frame = config, importlib.import_module("tests.conftest")
+        self.config = config
 
     def pytest_collectreport(self, report):
         if report.failed:
@@ -184,12 +183,14 @@ class _Listener:
             self.failures[n].append(report.failure)
 
     def pytest_sessionfinish(self):
+        if LAB not in self.config.stash:  # the tests could not be collected
+            return
         self._finish()
         for n in TASKS:
             if n not in self.verdicts:
                 self.verdicts[n] = self._verdict(n)
         lab, states, ran = self._seen()
-        self.notes = self.frame.load_notes(lab, states, ran)
+        self.notes = load_notes(lab, states, ran)
 
     def _finish(self):
         if self.now is not None:
@@ -197,14 +198,13 @@ class _Listener:
             self.tell(self.verdicts[self.now])
 
     def _seen(self):
-        lab = self.frame.get_lab(self.config)
-        outcomes = self.config.stash[self.frame.OUTCOMES]
+        lab, outcomes = self.config.stash[LAB], self.config.stash[OUTCOMES]
         ran = {n: list(outcomes[n].values()) for n in TASKS}
         return lab, {n: task_state(lab, n) for n in TASKS}, ran
 
     def _verdict(self, n):
         _, states, ran = self._seen()
-        words = self.frame.progress(self.config, n, states[n], ran[n])
+        words = progress(self.config, n, states[n], ran[n])
         if states[n].kind != "written":
             return Verdict(n, states[n].kind, words, "", states[n].text)
         if not ran[n]:

@@ -29,8 +29,7 @@ from typing import NamedTuple
 from tests import settings
 from tests.errors import advice, syntax_advice
 from tests.limits import SECONDS, OutOfTime, TimeLimit
-from tests.surroundings import ROOT, EndsPython, imports, itself, leans_on, tamed
-from tests.surroundings import quiet as _quiet
+from tests.surroundings import ROOT, EndsPython, imports, itself, leans_on, quiet, tamed
 
 DEFAULT_LAB = ROOT / "lab15_grpo.py"
 LARGEST = 8 << 20  # bytes; a lab file has a few thousand
@@ -79,7 +78,7 @@ class Problem(NamedTuple):
 
 
 class State(NamedTuple):
-    """What can be said of a task without running it.
+    """The state of a task before it is run.
 
     kind: "unwritten", "missing", "broken" or "written".
     text: one complete line, such as
@@ -263,7 +262,7 @@ class _Source:
 
 
 def _is_stub(function):
-    """Whether a function's body does nothing but raise NotImplementedError (or nothing)."""
+    """Return whether a function's body does nothing but raise NotImplementedError (or nothing)."""
     return all(
         isinstance(node, ast.Pass)
         or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
@@ -289,27 +288,30 @@ def _definitions(statements):
 # ============================================================== running
 
 _serial = itertools.count(1)
-DEADLY: dict = {}  # line -> why a statement is left out: it has ended Python before (guard.py)
+DEADLY: dict = {}  # line -> why a statement is skipped: it ended Python before (guard.py)
 
 
 def on_statement(line):
-    """Called before each top-level statement with its line; guard.py puts another in its place."""
+    """Do nothing; guard.py puts in a function that notes the line of each top-level statement."""
 
 
 
-def load_lab(path=DEFAULT_LAB, backend=None, limit=SECONDS):
+def load_lab(path=DEFAULT_LAB, backend=None, limit=SECONDS, hush=quiet, failed=None):
     """Return the lab file as a module, with everything in it that works.
 
-    Top-level statements run one after the other; one that fails is noted and the rest goes on.
+    Top-level statements run one after the other; one that fails is noted, and the rest still runs.
     A file with a syntax error is cut at its "# ==== Task N" lines, so that only the broken
-    part is lost. What the file prints is not shown. A file that imports the solutions or the
-    tests is not run at all.
+    part is lost. A file that imports the solutions or the tests is not run at all.
 
     Args:
         path: the lab file; line numbers and inspect.getsource refer to it.
         backend: a module that stands in for tinylm while the file runs; None takes the
             tinylm.py beside the folder tests. sys.modules["tinylm"] is put back afterwards.
         limit: seconds that the file may take, imports of packages not counted.
+        hush: a function that returns the context in which the file runs; the default discards
+            what it prints.
+        failed: called as failed(lines, node, error) for every statement that fails: the lines of
+            the file, the statement's syntax node, the exception.
 
     Returns: a module with three more attributes:
         __problems__: list of Problem, in the order in which they were found.
@@ -333,14 +335,20 @@ def load_lab(path=DEFAULT_LAB, backend=None, limit=SECONDS):
     module.__leans_on__ = leans_on(source.statements)
     if module.__leans_on__ is None:
         folder = os.path.dirname(source.path)
-        with _quiet(), imports(folder, backend), itself(module), settings.random_states():
-            _run(source, module)
+        with hush(), imports(folder, backend), itself(module), settings.random_states():
+            _run(source, module, failed or (lambda lines, node, error: None))
     source.problems.sort(key=lambda problem: problem.line or 0)
     return module
 
 
-def _run(source, module):
-    """Execute the statements one by one in the module; note those that fail or do not end."""
+def _run(source, module, failed):
+    """Execute the statements one by one in the module; note those that fail or do not end.
+
+    Args:
+        source: the file's _Source.
+        module: where to execute.
+        failed: see load_lab.
+    """
     flags, left, before = 0, source.limit, settings.look()
     if "torch" in source.text and "compile" in source.text:
         with contextlib.suppress(Exception):  # before the file does: its `compile` is then ours
@@ -349,9 +357,7 @@ def _run(source, module):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             module.__doc__ = module.__doc__ or node.value.value
             continue
-        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-            for alias in node.names:  # holds for the statements that follow
-                flags |= getattr(getattr(__future__, alias.name, None), "compiler_flag", 0)
+        flags |= _future_flags(node)  # they hold for the statements that follow
         if node.lineno in DEADLY:
             source.add_problem(getattr(node, "name", None), node.lineno, *DEADLY[node.lineno])
             continue
@@ -368,11 +374,21 @@ def _run(source, module):
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too
+            failed(source.lines, node, error)
             _add_failure(source, node, error)
         if not importing:
             left -= time.monotonic() - start
     for text in settings.put_back(before):
         source.add_problem(None, 0, None, f"{text}; this was put back")
+
+
+def _future_flags(node):
+    """Return the compiler flags of a `from __future__ import`, 0 for another statement."""
+    flags = 0
+    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        for alias in node.names:
+            flags |= getattr(getattr(__future__, alias.name, None), "compiler_flag", 0)
+    return flags
 
 
 @contextlib.contextmanager

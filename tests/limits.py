@@ -46,10 +46,10 @@ class OutOfTime(BaseException):
 
 
 class TimeLimit:
-    """A context manager that ends what runs too long in one file.
+    """End code of one file that runs too long; a context manager.
 
     Args:
-        seconds: how long the code may run; None or 0: as long as it likes.
+        seconds: how long the code may run; None or 0: without limit.
         path: the student's file, as in its code objects.
         by_thread: do without the signal; None: where there is none, or outside the main thread.
     """
@@ -168,7 +168,7 @@ class _Alarm:
         self.on = False  # first: a ring on its way must not wind up the clock again
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self.handler or signal.SIG_DFL)
-        if self.timer[0]:  # an outer limit was running: it goes on, a little late
+        if self.timer[0]:  # an outer limit was running: it continues, a little late
             signal.setitimer(signal.ITIMER_REAL, *self.timer)
 
     def _ring(self, number, frame):

@@ -8,7 +8,7 @@ import math
 
 
 def advantages(rewards, G, scale_std=True, eps=1e-4):
-    """Group-relative advantages: a list as long as `rewards`."""
+    """Return the group-relative advantages, a list as long as `rewards`."""
     result = []
     for start in range(0, len(rewards), G):
         group = rewards[start : start + G]
@@ -20,7 +20,7 @@ def advantages(rewards, G, scale_std=True, eps=1e-4):
 
 
 def k3(logp, ref_logp):
-    """The k3 estimate of every token."""
+    """Return the k3 estimate of every token."""
     result = []
     for logp_row, ref_row in zip(logp, ref_logp):
         row = []
@@ -32,7 +32,7 @@ def k3(logp, ref_logp):
 
 
 def k3_gradient(logp, ref_logp):
-    """The derivative of every token's k3 with respect to its own logp."""
+    """Return the derivative of every token's k3 with respect to its own logp."""
     result = []
     for logp_row, ref_row in zip(logp, ref_logp):
         result.append([1 - math.exp(b - a) for a, b in zip(logp_row, ref_row)])
@@ -40,7 +40,7 @@ def k3_gradient(logp, ref_logp):
 
 
 def _tokens(logp, old_logp, adv, mask, clip_eps):
-    """The real tokens: (row, position, rho, rho * A, clipped rho * A)."""
+    """Yield (row, position, rho, rho * A, clipped rho * A) of every real token."""
     for i, row in enumerate(mask):
         for t, real in enumerate(row):
             if real:
@@ -50,7 +50,7 @@ def _tokens(logp, old_logp, adv, mask, clip_eps):
 
 
 def loss(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
-    """The GRPO loss as a number."""
+    """Return the GRPO loss as a number."""
     kl = k3(logp, ref_logp)
     total = 0.0
     for i, t, _, unclipped, clipped in _tokens(logp, old_logp, adv, mask, clip_eps):
@@ -60,7 +60,7 @@ def loss(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
 
 
 def loss_gradient(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
-    """The derivative of the loss with respect to every logp; 0 at padding."""
+    """Return the derivative of the loss with respect to every logp; 0 at padding."""
     kl_slope = k3_gradient(logp, ref_logp)
     result = [[0.0] * len(row) for row in mask]
     for i, t, rho, unclipped, clipped in _tokens(logp, old_logp, adv, mask, clip_eps):
@@ -72,7 +72,7 @@ def loss_gradient(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
 
 
 def stats(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
-    """The dict of statistics over all real tokens (beta plays no part)."""
+    """Return the dict of statistics over all real tokens (beta plays no part)."""
     kl = k3(logp, ref_logp)
     tokens = list(_tokens(logp, old_logp, adv, mask, clip_eps))
     return {

@@ -1,8 +1,8 @@
-"""What a screen shows of the tests that fail: one message in full, all others by their cause.
+"""Show failing tests on one screen: one message in full, the others counted by their cause.
 
 One wrong line makes many tests fail. `lines` puts the message that names the cause best in front,
 counts the tests that fail for the same reason, and says in short what else is wrong. conftest.py
-(`python -m pytest`), watch.py and notebook.py show it, so all three tell the same.
+(`python -m pytest`), watch.py and notebook.py use it, so all three show the same.
 """
 
 import re
@@ -73,7 +73,7 @@ def groups(failures, focus=None):
 
 
 def lines(failures, width=WIDTH, focus=None):
-    """Return the lines that tell of the failures.
+    """Return the lines that report the failures.
 
     Args:
         failures: Failures, in the order of the tests.
@@ -247,7 +247,7 @@ def next_step(n, failures=(), options="", width=WIDTH):
 
     Args:
         n: the task.
-        failures: the Failures that `lines` told of.
+        failures: the Failures that `lines` reported.
         options: more of pytest's options, as typed.
         width: columns of the screen.
     """

@@ -1,4 +1,4 @@
-"""What a student's code may switch for the whole process: looked at, named, put back.
+"""Find, name and put back what a student's code switches for the whole process.
 
     before = look()
     ...                      # a file is loaded, a test runs
@@ -21,8 +21,8 @@ from typing import NamedTuple
 class Setting(NamedTuple):
     """One setting of the process.
 
-    name: how to say that it has another value, with {} for that; "" where it is no mistake to
-        set it and nothing is said.
+    name: the words for another value, with {} in its place; "" if setting it is no mistake and
+        needs no report.
     get: returns its value, something that can be compared.
     put: sets it to such a value.
     """
@@ -183,7 +183,7 @@ PLACE = (
 )
 
 
-# ============================================================== functions in the place of others
+# ============================================================== functions that were replaced
 
 # A file that writes to one of these changes it for everyone.
 WATCHED = ("builtins", "math", "random", "torch", "torch.Tensor", "torch.nn.functional",
@@ -250,7 +250,7 @@ def look(place=True):
 
 
 def put_back(before):
-    """Set everything to what look() saw; return what to say of it, a line for each change."""
+    """Set everything back to what look() saw; return a line for each change to report."""
     changed = []
     for setting, value in before:
         now = setting.get()
@@ -301,7 +301,7 @@ def random_states():
 
 @contextlib.contextmanager
 def kept():
-    """Run a test: what it leaves switched is put back, and an error has a list of it, `switched`.
+    """Put back what a test leaves switched; an error gets the list of it as `switched`.
 
     Of the replaced functions only those are looked at that PyTorch itself never touches.
     """

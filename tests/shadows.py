@@ -1,6 +1,6 @@
-"""Files of the student's that Python takes for a module of its own: found, named.
+"""Find and name a student's file that Python imports instead of a module of its own.
 
-A torch.py or random.py in the folder from which the tests are run is imported in the place of the
+A torch.py or random.py in the folder from which the tests are run is imported instead of the
 real one, and the error that follows names neither. Only what Python itself has loaded at its start
 is imported here, so that there is no other module for this one to trip over.
 """
@@ -31,7 +31,7 @@ def complaint(path=None):
                 file = _file(folder, name)
                 kind = "a package" if name in NEEDED else "a module of Python's"
                 return (
-                    f"{file} has the name of {kind} and is imported in its place: give it "
+                    f"{file} has the name of {kind} and is imported instead of it: give it "
                     f"another name, such as my_{name}"
                 )
     return None
@@ -59,7 +59,7 @@ def _file(folder, name):
 
 
 def _hides(folder, name):
-    """Whether `import name` takes it from the folder although there is another one."""
+    """Return whether `import name` takes it from the folder although there is another one."""
     loaded = getattr(sys.modules.get(name), "__file__", None)
     if name in sys.builtin_module_names or (name in sys.modules and loaded is None):
         return False
@@ -73,7 +73,7 @@ def _hides(folder, name):
 
 
 def _is_in(folder, file):
-    """Whether a module's file is this folder's own, or that of a package right in it."""
+    """Return whether a module's file is this folder's own, or that of a package right in it."""
     place = os.path.dirname(os.path.realpath(file))
     package = os.path.basename(file).startswith("__init__.")
     return folder == (os.path.dirname(place) if package else place)

@@ -1,4 +1,4 @@
-"""Stand-ins: put other functions in the place of those that the student's functions call.
+"""Replace the functions that the student's functions call by stand-ins.
 
 A test of task N must not run the student's tasks 1 to N-1, and it wants to know how a function
 was called. Both are done here:
@@ -99,7 +99,7 @@ def stand_in(lab, **replacements):
 
     Args:
         lab: the module of the student's file.
-        replacements: name=function; a name that the file lacks is added for the time being.
+        replacements: name=function; a name that the file lacks is added temporarily.
 
     Yields: a namespace with one Recorder a name, `order`, the list of all calls, and, at the end,
         `grad`: were gradients still recorded? They are switched back to what they were.

@@ -1,4 +1,4 @@
-"""What the tests of Task 5 look at: one run of grpo_step with stand-ins, and the checks on it.
+"""Run grpo_step once with stand-ins and check what happened, for the tests of Task 5.
 
 The policy is a bigram table, the optimizer plain SGD, the loss linear: what has to happen can be
 computed by hand (oracle_step.py). What reaches the loss and the optimizer is written down, and
@@ -225,7 +225,7 @@ def check_loss_arguments(done, error=None):
         mistake = "task5.no_loss" if any(done.adv) else "task5.skips_no_signal"
         fail(f"{done.call}: calls of grpo_loss", "at least one", "none", mistake)
     if not error and len(calls) > done.values["inner_steps"]:
-        check_steps(done)  # which call belongs to which inner step is anyone's guess
+        check_steps(done)  # it is unclear which call belongs to which inner step
     for k, args in enumerate(c.args for c in calls):
         call = f"{done.call}: grpo_loss in inner step {k + 1}"
         _check_shapes(call, args)

@@ -1,4 +1,4 @@
-"""What a lab file finds around it while it is loaded, and what it must not reach for.
+"""Control what a lab file can import, print and end while it is loaded.
 
 The second part of labfile.py, like that made of the standard library alone.
 """
@@ -24,7 +24,7 @@ _BY_PATH = {"open", "Path", "run_path", "spec_from_file_location", "SourceFileLo
 
 @contextlib.contextmanager
 def quiet():
-    """Swallow what the file prints, warns or asks for while it is loaded."""
+    """Discard output and warnings, and let every read of stdin find its end."""
     old_stdin, sys.stdin = sys.stdin, io.StringIO()
     try:
         with (

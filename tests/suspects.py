@@ -8,48 +8,16 @@ function gives on every probe of the task, not only on the one that failed.
 import contextlib
 import itertools
 import linecache
-import math
 
 from . import explain
 from .explain import same
 from .labfile import ascii_line, error_text, lab_frames
 
-# ---------------------------------------------------------------- arithmetic that never raises
-
-
-def div(a, b):
-    """Divide as torch does: 0/0 is NaN, x/0 is infinite."""
-    if b == 0:
-        return math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a)
-    return a / b
-
-
-def root(x):
-    """Square root as in torch: NaN for a negative number."""
-    return math.sqrt(x) if x >= 0 else math.nan
-
-
-def mean(values):
-    """The mean; NaN of nothing."""
-    return div(sum(values), len(values))
-
-
-def variance(values, less=0):
-    """The variance, divided by the count minus `less`."""
-    m = mean(values)
-    return div(sum((x - m) ** 2 for x in values), len(values) - less)
-
-
-def std(values, less=0):
-    """The standard deviation, divided by the count minus `less`."""
-    return root(variance(values, less))
-
-
 # ---------------------------------------------------------------- the search
 
 
 def outcome(run, *args):
-    """What `run` returns, or None if it raises."""
+    """Return what `run` returns, or None if it raises."""
     try:
         return run(*args)
     except Exception:  # which error does not matter here: the test shows the student's own one
@@ -57,7 +25,7 @@ def outcome(run, *args):
 
 
 def fits(run, stages, probes, yours, keys, tolerance=2e-5):
-    """True if the specification with these stages gives the student's outcomes on all probes."""
+    """Return whether these stages give the student's outcomes on all probes."""
     for key in keys:
         for name, probe in probes.items():
             theirs, mine = outcome(run, stages, probe, key), yours[name]
@@ -72,7 +40,7 @@ def fits(run, stages, probes, yours, keys, tolerance=2e-5):
 
 
 def identify(run, table, probes, yours, keys, pairs=()):
-    """The mistakes that explain the student's outcomes on all probes.
+    """Return the mistakes that explain the student's outcomes on all probes.
 
     Args:
         run: function (stages, probe, key) -> what the specification with these stages gives.
@@ -100,7 +68,7 @@ def identify(run, table, probes, yours, keys, pairs=()):
 
 
 def guesses(found, run, probe, key):
-    """Pairs (id, value) for explain.compare."""
+    """Yield pairs (id, value) for explain.compare."""
     for name, stages in found:
         value = outcome(run, stages, probe, key)
         if value is not None:
@@ -128,18 +96,3 @@ def named_crash(lab, call, expected, find):
         source = linecache.getline(lab.__file__, line).strip()
         problem = f"{error_text(error)}  (line {line}: {source})"
         explain.fail(call, expected, ascii_line(problem, 180), names.pop())
-
-
-def nudge(function, x, step=1e-5):
-    """The gradient of `function` at the matrix `x`, by nudging one entry at a time."""
-    result = []
-    for i, row in enumerate(x):
-        result.append([])
-        for t, value in enumerate(row):
-            ends = []
-            for moved in (value + step, value - step):
-                y = [list(r) for r in x]
-                y[i][t] = moved
-                ends.append(function(y))
-            result[i].append((ends[0] - ends[1]) / (2 * step))
-    return result

@@ -1,6 +1,105 @@
-"""The known mistakes of task 2, each one stage of the specification replaced."""
+"""The known mistakes of Task 2: what a message says, and which stage of the task each replaces.
 
-from .suspects import div, mean, root, std
+A text must be true of every way to make the mistake, and must not contain the right code.
+"""
+
+from .arithmetic import div, mean, root, std
+
+TEXTS = {
+    # how the groups are cut
+    "swapped_cut": (
+        "the rewards were cut into G rows of P numbers; there are P groups, and each of them has "
+        "G rewards that stand next to each other."
+    ),
+    "strided_cut": (
+        "every P-th reward was put into one group; the G rewards of a group stand next to each "
+        "other."
+    ),
+    "fixed_size": "these are groups of a fixed size; the argument G is ignored.",
+    "order": "right numbers, wrong order: result i must belong to reward i.",
+    "shape": "the result is still in groups; it must be flat again, one number for each reward.",
+    # mean and std
+    "sample_std": (
+        "these are the numbers with the sample std (divide by G-1, torch's default); this lab "
+        "uses the population std (divide by G)."
+    ),
+    "batch_std": "the std is taken over the whole batch; it must be each group's own.",
+    "batch_mean": "the mean is taken over the whole batch; it must be each group's own.",
+    "batch_stats": "mean and std are taken over the whole batch; they must be each group's own.",
+    "columns": (
+        "mean or std was taken over dim 0, that is across the prompts; the rewards of one prompt "
+        "are a row of the (P, G) matrix."
+    ),
+    "keepdim": (
+        "a (P,) tensor of group means or stds was combined with the (P, G) rewards: it runs along "
+        "the wrong axis, or does not fit. Its shape should be (P, 1)."
+    ),
+    "tiled": (
+        "the groups' means or stds stand in the order a b c a b c ...; each must stand beside the "
+        "rewards of its own group: a a ... b b ... c c ..."
+    ),
+    "not_centred": "the group mean is not subtracted from the rewards.",
+    "raw_rewards": "these are the rewards themselves.",
+    "sign": "every sign is reversed: a response above the group's mean has a positive advantage.",
+    "abs": "all signs are gone: a response below the group's mean has a negative advantage.",
+    "mean_added": "the group mean was added; it is to be subtracted.",
+    "leave_one_out": "a reward counts in the mean of its own group, too (no leave-one-out mean).",
+    "sum": "the sum of the group was subtracted, not its mean.",
+    "median": "the median of the group was subtracted, not its mean.",
+    "best_or_worst": "the group's largest or smallest reward was subtracted, not its mean.",
+    "variance": "these are the numbers with the variance; the std is its root.",
+    "other_spread": (
+        "the centred rewards are divided by some other measure of spread; the population std is "
+        "the root of the mean squared distance from the group's mean."
+    ),
+    "divides_by_mean": "the centred rewards are divided by the group's mean, not by its std.",
+    "multiplies": "the centred rewards are multiplied with the std; they are to be divided.",
+    "twice": "the result was normalised a second time, over the whole batch.",
+    "zeros": "every number is 0, whatever the rewards are.",
+    "factor": "every number is off by the same factor of 2.",
+    "clamped": "the result was clamped to a range; nothing in the formula does that.",
+    "cancellation": (
+        "right for small rewards, wrong for rewards near 1000: a difference of two large squares "
+        "loses its digits in float32. Subtract the mean before you square."
+    ),
+    "g1": "a group of one has mean = reward and std = 0, so its advantage is 0.",
+    # eps
+    "no_eps": "eps is missing: the std of a group with equal rewards is 0, and 0/0 is NaN.",
+    "eps_ignored": "the argument eps is ignored: another number is added to the std.",
+    "eps_in_root": "eps was added under the root, to the variance; it is added to the std.",
+    "eps_floor": "eps was used as a lower bound for the std; it is added to the std.",
+    "eps_only_equal": (
+        "eps plays no part for groups with unequal rewards; it is added to the std of every group."
+    ),
+    "eps_sign": "eps was subtracted from the std; it is added.",
+    "eps_weight": "eps itself is added to the std, not a multiple or a power of it.",
+    "eps_times": "the std was multiplied with eps; eps is added to it.",
+    "eps_alone": "the centred rewards are divided by eps alone; the std is missing.",
+    "eps_outside": (
+        "eps was not added to the std: it stands outside the divisor. Check the parentheses."
+    ),
+    "parentheses": (
+        "the division comes before the subtraction. Check the parentheses: subtract the mean "
+        "first, then divide the difference."
+    ),
+    # arguments
+    "always_scaled": "scale_std is ignored: with False, only the group mean is subtracted.",
+    "never_scaled": "scale_std is ignored: with True, the result is divided by the std (plus eps).",
+    "scale_reversed": "scale_std is reversed: True means divide by the std, False do not.",
+    "unscaled_divided": "with scale_std=False nothing is divided, by eps neither.",
+    "in_place": "the call changed the rewards it was given; work on a copy.",
+    "device": "the result is on another device than the rewards; keep to the device of the input.",
+    "defaults": (
+        "right when all arguments are given, wrong with the defaults: scale_std=True and eps=1e-4 "
+        "are the defaults of the docstring's signature."
+    ),
+    "positions": (
+        "right when the arguments are given by name, wrong by position: keep their order as in "
+        "the docstring's signature."
+    ),
+}
+
+# ---------------------------------------------------------------- the specification in stages
 
 
 def _contiguous(n, G):
@@ -20,7 +119,7 @@ RIGHT = {
 
 
 def run(stages, probe, key="value"):
-    """Group-relative advantages with some stages replaced."""
+    """Return group-relative advantages, computed with some stages replaced."""
     rewards, G, scale_std, eps = probe
     s = {**RIGHT, **stages}
     result = [0.0] * len(rewards)
@@ -60,7 +159,7 @@ def _column(group, r, k):
 
 
 def _row_k(group, r, k):
-    """The rewards of group number k: (P, G) with (P,) is only possible for P == G or P == 1."""
+    """Return the rewards of group k; (P, G) with (P,) is only possible for P == G or P == 1."""
     G = len(group)
     if len(r) == G:
         return group
@@ -70,7 +169,7 @@ def _row_k(group, r, k):
 
 
 def _tiled(function):
-    """The groups' numbers laid out a b c a b c ... instead of a a ... b b ... c c ..."""
+    """Lay the groups' numbers out as a b c a b c ... instead of a a ... b b ... c c ..."""
 
     def stage(group, r, k, i):
         G = len(group)
@@ -118,12 +217,12 @@ def _again(less):
 
 
 def _formula(function):
-    """One formula for scale_std True and False."""
+    """Use one formula for scale_std True and False."""
     return {"scaled": function, "unscaled": function}
 
 
 def _divisor(function):
-    """The scaled formula with function(std, eps) in the place of std + eps."""
+    """Divide by function(std, eps) instead of std + eps."""
     return {"scaled": lambda x, base, spread, eps: div(x - base, function(spread, eps))}
 
 

@@ -1,8 +1,54 @@
-"""The known mistakes of task 3, each one stage of the specification replaced."""
+"""The known mistakes of Task 3: what a message says, and which stage of k3 each replaces."""
 
 from math import exp, expm1, log
 
-from .suspects import mean, nudge
+from .arithmetic import mean, nudge
+
+TEXTS = {
+    "sign": "d has the wrong sign: d is the log of pi_ref/pi_theta.",
+    "k1": "this is k1, the plain difference of the log-probs (it can be negative), not k3.",
+    "k2": "this is the squared difference of the log-probs (as in k2), not k3.",
+    "one_missing": "the last term, -1, is missing: for equal log-probs k3 must be 0.",
+    "one_twice": "1 is subtracted twice (expm1 has done it already): for d = 0, k3 must be 0.",
+    "one_added": "1 is added where it should be subtracted: for d = 0, k3 must be 0.",
+    "d_added": "d is added where it should be subtracted.",
+    "d_missing": "the middle term, -d, is missing.",
+    "only_ratio": "this is the ratio pi_ref/pi_theta alone; two terms are missing.",
+    "exp_sign": "the two terms use d with opposite signs; d is the same in both.",
+    "other_exp": "the ratio is exp(d); another function stands in its place.",
+    "e_rounded": (
+        "a rounded number such as 2.718 stands for e: near, but wrong from the fourth digit on. "
+        "The exponential function knows all digits."
+    ),
+    "not_ratio": "a difference of probabilities is taken where their ratio belongs.",
+    "logs_divided": (
+        "the log-probs are divided by each other; the log of a ratio is a difference of logs."
+    ),
+    "other_k3": "this is r*log(r) - r + 1 with r = pi_ref/pi_theta, another estimator than k3.",
+    "added": "logp and ref_logp are added; d is a difference.",
+    "exp_missing": "the ratio pi_ref/pi_theta is missing: d itself stands in its place.",
+    "negated": "every sign is reversed: k3 is never negative.",
+    "factor": "every number is off by the same factor of 2.",
+    "weighted": (
+        "the numbers are weighted with a probability. The tokens were sampled, so the average "
+        "over them does the weighting already."
+    ),
+    "squared": "this is the squared difference of the ratio from 1, not k3.",
+    "detached": "right values, but no gradient reaches logp.",
+    "exp_detached": "right values, wrong gradient: the ratio is cut off from the gradient.",
+    "d_detached": "right values, wrong gradient: the term -d is cut off from the gradient.",
+    "times_rho": (
+        "right values, but the gradient of k2 = d*d/2. It also comes out where k3 is multiplied "
+        "with a ratio that equals 1."
+    ),
+    "clamped": "something is clamped; the formula holds for every d.",
+    "zeros": "every number is 0, whatever the log-probs are.",
+    "reduced": "a mean or sum was taken; the result must have one number per token, (B, T).",
+    "flat": "right numbers, but flattened; the result must keep the shape (B, T).",
+    "in_place": "the call changed the tensors it was given; work on a copy.",
+}
+
+# ---------------------------------------------------------------- the specification in stages
 
 # Stage arguments: a = logp of the token, still = the same number cut off from the gradient,
 # b = ref_logp of the token.
@@ -13,7 +59,7 @@ RIGHT = {
 
 
 def run(stages, probe, key="value"):
-    """k3 with some stages replaced, or ("grad") the gradient of the sum of all its entries."""
+    """Return k3 with some stages replaced, or ("grad") the gradient of the sum of its entries."""
     logp, ref_logp = probe
     s = {**RIGHT, **stages}
 

@@ -1,9 +1,152 @@
-"""The known mistakes of task 4, each one stage of the specification replaced."""
+"""The known mistakes of Task 4: what a message says, and which stage of the loss each replaces."""
 
+import itertools
 from collections import namedtuple
 from math import exp, expm1, log
 
-from .suspects import div, mean, nudge, std
+from .arithmetic import div, mean, nudge, std
+
+TEXTS = {
+    # what comes back
+    "tuple": "return two things: the loss and the dict of stats.",
+    "tuple_order": "the loss comes first, the dict of stats second.",
+    "loss_float": "the loss is a Python number, so backward cannot run: it must stay a tensor.",
+    "loss_shape": "the loss must be one number, averaged over the responses: a tensor of shape ().",
+    "loss_no_grad": (
+        "the loss has no gradient. It must be computed from logp, and without no_grad, detach, "
+        ".data or .item on the way."
+    ),
+    "stats_dict": "the stats must be a dict.",
+    "stats_keys": 'the dict must have the keys "kl", "clip_frac" and "ratio_max".',
+    "stat_tensor": "a number in the stats is a tensor; the docstring asks for a dict of floats.",
+    "in_place": "the call changed a tensor that it was given; work on a copy.",
+    "grad_off": "gradients were switched off for the whole program, and not on again.",
+    "defaults": (
+        "right when all arguments are given, wrong with the defaults: clip_eps=0.2 and beta=0.04 "
+        "are the defaults of the docstring's signature."
+    ),
+    "positions": (
+        "right when the arguments are given by name, wrong by position: keep their order as in "
+        "the docstring's signature."
+    ),
+    # the ratio
+    "ratio_ref": (
+        "the ratio is taken against ref_logp; rho compares with the policy that sampled, old_logp."
+    ),
+    "ratio_old_ref": "the ratio compares old_logp with ref_logp; logp does not take part.",
+    "ratio_no_exp": "rho is a ratio of probabilities; here log-probs are combined without exp.",
+    "ratio_inverted": "the ratio is upside down: rho is the current policy over the old one.",
+    "ratio_detached": "right value, but the ratio is cut off from the gradient.",
+    "old_ignored": "old_logp plays no part in the ratio.",
+    "ratio_of_row": "one ratio is used for a whole response; here every token has its own.",
+    "logp_not_ratio": "logp is multiplied with A where the ratio belongs.",
+    "term_detached": "right value, wrong gradient: one of the two terms in the min is detached.",
+    # the advantage
+    "broadcast": (
+        "adv runs along the positions (T): (B,) combined with (B, T) pairs the wrong axes. A "
+        "response's advantage belongs to all tokens of its row."
+    ),
+    "adv_sign": "the advantage enters with the wrong sign.",
+    "adv_abs": "the sign of the advantage is lost.",
+    "adv_missing": "the advantage plays no part.",
+    "adv_again": "adv is centred or normalised again inside the loss; it is to be used as it is.",
+    # min and clip
+    "max": "max was taken where the min of the two terms belongs.",
+    "max_negative": (
+        "for A < 0 the larger term was taken (the min of the ratios, before they are multiplied "
+        "with A, does this, too); it is the smaller one for both signs of A."
+    ),
+    "max_positive": "for A > 0 max was taken; it is the min for both signs of A.",
+    "clip_upper_only": "for A < 0 nothing is clipped; the lower bound 1 - eps has no effect.",
+    "clip_lower_only": "for A > 0 nothing is clipped; the upper bound 1 + eps has no effect.",
+    "no_min": "always the clipped term; the smaller of the two terms is needed.",
+    "no_clip": "the clipping has no effect: these are the numbers of the unclipped term alone.",
+    "clip_log": "the log of the ratio was clipped to -eps .. eps; clip the ratio itself.",
+    "clip_product": "the product rho * A was clipped; clip rho first, then multiply with A.",
+    "clipped_without_adv": "the clipped ratio is not multiplied with A.",
+    "clip_bounds": (
+        "the clipped ratio is not rho held between 1 - eps and 1 + eps: check the two bounds, and "
+        "what is clipped."
+    ),
+    "clip_eps_ignored": "the argument clip_eps is ignored: the clip range is fixed.",
+    "dual_clip": "for A < 0 there is a second bound (dual clip); this loss has none.",
+    # the KL term
+    "kl_sign": "the KL term has the wrong sign: a larger k3 must make the loss larger.",
+    "kl_missing": "the KL term is missing from the loss, or is always 0.",
+    "beta_ignored": "the argument beta is ignored: the KL term has a fixed weight.",
+    "kl_weight": "the KL term has another weight than beta.",
+    "kl_times_adv": "the KL term is multiplied with A; it must not depend on the advantage.",
+    "kl_in_min": "the KL term is inside the min; it is subtracted after the min is taken.",
+    "surrogate_sign": "the min term has the wrong sign; the KL term is right.",
+    "k3_swapped": "the two arguments of k3 are swapped: they are logp and ref_logp, in this order.",
+    "k3_detached": "right value, but the KL term is cut off from the gradient.",
+    "k3_old": "old_logp is used in the KL term; it compares logp with ref_logp.",
+    "k3_times_rho": "k3 is multiplied with the ratio; the KL term is beta * k3 alone.",
+    "not_k3": "the KL term is not k3 (see Task 3).",
+    "kl_over_batch": (
+        "the KL term is averaged over all tokens of the batch; like the first term, it is "
+        "averaged over each response's own tokens first."
+    ),
+    "kl_unmasked": "padding counts in the average of the KL term (in its sum or in its count).",
+    "kl_summed": "the KL term is summed over tokens; it is averaged like the first term.",
+    # the averages
+    "token_mean": (
+        "all tokens of the batch are averaged at once, so long responses weigh more; average "
+        "each response over its own tokens first, then the responses."
+    ),
+    "over_T": "row sums are divided by the padded width T, not by the response's own length.",
+    "mask_ignored": "padding counts in the sum over a response; the mask must take it out.",
+    "mask_on_ratio": "the mask only changes the ratio; padding still counts in the average.",
+    "sum_over_tokens": "the sum over a response is not divided by its number of tokens.",
+    "longest": "all rows are divided by the same length; each has its own number of tokens.",
+    "sum_over_rows": "the sum over the responses is not divided by their number B.",
+    "sum_over_all": "everything is summed; each response and then the batch must be averaged.",
+    "length_wrong": "the number of tokens of a response is off by one.",
+    "by_column": (
+        "a sum or a count runs down the columns, over the responses; each response is averaged "
+        "over its own tokens, which are a row."
+    ),
+    "one_row": "one response was picked (max, min or median) where the mean over all belongs.",
+    "zero_rows_dropped": "a response with A = 0 was left out; it counts, and its KL term too.",
+    "zeros": "the loss is always 0.",
+    "factor": "the loss is off by a factor of 2.",
+    "not_negated": "the sign: the objective is to be maximised, so the loss is its negative.",
+    # the stats
+    "stat_kl_padding": '"kl" counts padding (in its sum or in its count).',
+    "stat_kl_rows": '"kl" is a mean of row means; it is the mean over all real tokens at once.',
+    "stat_kl_sum": '"kl" is a sum over tokens; it must be the mean over all real tokens.',
+    "stat_kl_beta": '"kl" is multiplied with beta; it is the mean k3 itself.',
+    "stat_kl_sign": '"kl" has the wrong sign; k3 is never negative.',
+    "stat_kl_max": '"kl" is the largest k3; it must be the mean.',
+    "stat_not_k3": '"kl" is the mean difference of the log-probs (k1); it must be the mean k3.',
+    "stat_kl_old": '"kl" compares logp with old_logp; it is the mean k3 (with ref_logp).',
+    "stat_clip_outside": (
+        '"clip_frac" counts every ratio outside the clip range. Outside it, the clip changes the '
+        "objective only for one sign of A."
+    ),
+    "stat_clip_complement": '"clip_frac" is the share of tokens that the clip did not change.',
+    "stat_clip_reversed": '"clip_frac" counts where the unclipped term is the smaller one.',
+    "stat_clip_ties": (
+        '"clip_frac" counts ties: where both terms are equal, the clip changed nothing.'
+    ),
+    "stat_clip_one_side": (
+        '"clip_frac" sees only one side of the clip range, or only one sign of A.'
+    ),
+    "stat_clip_fixed": '"clip_frac" uses a fixed clip range, whatever clip_eps is.',
+    "stat_clip_padding": '"clip_frac" counts padding (in its sum or in its count).',
+    "stat_clip_rows": '"clip_frac" is a mean of row means; it is a fraction of all real tokens.',
+    "stat_clip_count": '"clip_frac" is a number of tokens, not a fraction of the real tokens.',
+    "stat_clip_percent": '"clip_frac" is in percent; it must be a fraction between 0 and 1.',
+    "stat_top_padding": '"ratio_max" looks at padding.',
+    "stat_top_clipped": '"ratio_max" is taken after the clip; it is the largest rho itself.',
+    "stat_top_min": '"ratio_max" is the smallest ratio.',
+    "stat_top_mean": '"ratio_max" is a mean of the ratios; it must be the largest one.',
+    "stat_top_log": '"ratio_max" is taken of log(rho) or of the distance from 1, not of rho.',
+    "stat_top_product": '"ratio_max" is the largest rho * A; it must be the largest rho.',
+    "stats_swapped": "the right numbers, but under the wrong keys.",
+}
+
+# ---------------------------------------------------------------- the specification in stages
 
 Probe = namedtuple("Probe", "logp old_logp ref_logp adv mask clip_eps beta")
 
@@ -11,17 +154,17 @@ KEYS = ("loss", "grad", "kl", "clip_frac", "ratio_max")
 
 
 def real(matrix, mask):
-    """The entries of `matrix` at real tokens as one list."""
+    """Return the entries of `matrix` at real tokens as one list."""
     return [x for r, m in zip(matrix, mask) for x, on in zip(r, m) if on]
 
 
 def everything(matrix):
-    """All entries as one list, padding included."""
+    """Return all entries as one list, padding included."""
     return [x for row in matrix for x in row]
 
 
 def cells(function, *matrices):
-    """The function applied to every cell of matrices of one shape."""
+    """Apply the function to every cell of matrices of one shape."""
     rows = zip(*matrices)
     return [[function(*numbers) for numbers in zip(*row)] for row in rows]
 
@@ -35,7 +178,7 @@ def _masked_mean(row, mask_row):
 
 
 def per_response(obj, p):
-    """The mean over each row's own tokens, then over the rows."""
+    """Return the mean over each row's own tokens, then over the rows."""
     return mean([_masked_mean(row, m) for row, m in zip(obj, p.mask)])
 
 
@@ -48,35 +191,98 @@ def _k3(d):
 
 
 def _default_total(s, p, surrogate, kl, advs):
-    """The objective from the matrices of its two terms."""
+    """Return the objective from the matrices of its two terms."""
     obj = cells(lambda a, k, A: s["combine"](a, k, p.beta, A), surrogate, kl, advs)
     return s["aggregate"](obj, p)
 
 
-# Stage arguments: p = probe, x = logp as a matrix that the gradient flows through (p.logp holds
-# the same numbers, cut off), i and t = row and position, e = clip_eps, A = advantage, un = the
-# unclipped and cl = the clipped term, m = the matrices of everything (for the stats).
+# ---------------------------------------------------------------- the stages of the right loss
+
+# Their arguments are numbers of one token, unless a comment says otherwise. In the mistakes below:
+# p = the probe, x = logp as a matrix that the gradient flows through (p.logp holds the same
+# numbers, cut off from it), i and t = row and position, e = clip_eps, A = the advantage, un and
+# cl = the unclipped and the clipped term, m = a dict of matrices, see _matrices.
+
+
+def _adv(p, i, t):
+    return p.adv[i]
+
+
+def _rho(p, x, i, t):
+    return exp(x[i][t] - p.old_logp[i][t])
+
+
+def _both_from_logp(x, still):
+    """Return the logp of the unclipped and of the clipped term; `still` has no gradient."""
+    return x, x
+
+
+def _clip_rho(rho, e):
+    return _clip(rho, 1 - e, 1 + e)
+
+
+def _unclipped_term(rho, A, x):
+    return rho * A
+
+
+def _clipped_term(rho, cut, A, e):
+    return cut * A
+
+
+def _smaller(un, cl, A, penalty):
+    return min(un, cl)
+
+
+def _k3_of_token(p, x, i, t):
+    return _k3(p.ref_logp[i][t] - x[i][t])
+
+
+def _minus_penalty(surrogate, k, beta, A):
+    return surrogate - beta * k
+
+
+def _negative(total):
+    return -total
+
+
+def _mean_k3(m, p):  # of the batch
+    return mean(real(m["k3"], p.mask))
+
+
+def _share_clipped(m, p):  # of the batch
+    return mean([cl < un for un, cl in zip(*_both_terms(m, p))])
+
+
+def _largest_rho(m, p):  # of the batch
+    return max(real(m["rho"], p.mask))
+
+
+def _in_order(kl, clip_frac, ratio_max):
+    return kl, clip_frac, ratio_max
+
+
 RIGHT = {
-    "adv": lambda p, i, t: p.adv[i],
-    "ratio": lambda p, x, i, t: exp(x[i][t] - p.old_logp[i][t]),
-    "sees": lambda x, still: (x, x),
-    "clip": lambda rho, e: _clip(rho, 1 - e, 1 + e),
-    "unclipped": lambda rho, A, x: rho * A,
-    "clipped": lambda rho, cut, A, e: cut * A,
-    "pick": lambda un, cl, A, penalty: min(un, cl),
-    "k3": lambda p, x, i, t: _k3(p.ref_logp[i][t] - x[i][t]),
-    "combine": lambda surrogate, k, beta, A: surrogate - beta * k,
+    "adv": _adv,
+    "ratio": _rho,
+    "sees": _both_from_logp,
+    "clip": _clip_rho,
+    "unclipped": _unclipped_term,
+    "clipped": _clipped_term,
+    "pick": _smaller,
+    "k3": _k3_of_token,
+    "combine": _minus_penalty,
     "aggregate": per_response,
     "total": _default_total,
-    "negate": lambda total: -total,
-    "kl": lambda m, p: mean(real(m["k3"], p.mask)),
-    "clip_frac": lambda m, p: mean([c < u for u, c in zip(*_both_terms(m, p))]),
-    "ratio_max": lambda m, p: max(real(m["rho"], p.mask)),
-    "stats": lambda kl, clip_frac, ratio_max: (kl, clip_frac, ratio_max),
+    "negate": _negative,
+    "kl": _mean_k3,
+    "clip_frac": _share_clipped,
+    "ratio_max": _largest_rho,
+    "stats": _in_order,
 }
 
 
 def _matrices(s, p, x):
+    """Return the matrices A, rho, cut (rho clipped), un, cl and k3 as a dict."""
     places = [[(i, t) for t in range(len(row))] for i, row in enumerate(p.mask)]
     e = p.clip_eps
     A = [[s["adv"](p, i, t) for i, t in row] for row in places]
@@ -99,7 +305,7 @@ def _loss(s, p, x):
 
 
 def run(stages, p, key):
-    """The loss, its gradient with respect to logp, or a statistic, with some stages replaced."""
+    """Return the loss, its gradient to logp, or a statistic, with some stages replaced."""
     s = {**RIGHT, **stages}
     if key == "loss":
         return _loss(s, p, p.logp)
@@ -114,7 +320,7 @@ def run(stages, p, key):
 
 
 def _ratio(function):
-    """The ratio from the numbers of one token: a = logp, still = a without gradient, old, ref."""
+    """Make the ratio of one token's numbers: a = logp, still = a without gradient, old, ref."""
 
     def ratio(p, x, i, t):
         return function(x[i][t], p.logp[i][t], p.old_logp[i][t], p.ref_logp[i][t])
@@ -160,13 +366,13 @@ def _aggregate(function):
 
 
 def sums(obj, p):
-    """The sum over each row's own tokens."""
+    """Return the sum over each row's own tokens."""
     rows = zip(obj, p.mask)
     return [sum(x * m for x, m in zip(row, marks)) for row, marks in rows]
 
 
 def lengths(p):
-    """The number of tokens of each row."""
+    """Return the number of tokens of each row."""
     return [sum(row) for row in p.mask]
 
 
@@ -175,7 +381,7 @@ def _by_column(obj, p):
 
 
 def _crossed(over_columns, count_columns, least):
-    """Sums and counts, each over the rows or over the columns; `least` stands for a small count."""
+    """Divide sums by counts, each over rows or columns; `least` replaces smaller counts."""
 
     def aggregate(obj, p):
         masked = cells(lambda x, m: x * m, obj, p.mask)
@@ -200,7 +406,7 @@ def _unmasked_sums(obj, p):
 
 
 def _separate(kl_mean):
-    """Surrogate averaged as it should be, the KL term by `kl_mean`."""
+    """Average the surrogate as it should be, the KL term by `kl_mean`."""
 
     def total(s, p, surrogate, kl, advs):
         return per_response(surrogate, p) - p.beta * kl_mean(kl, p)
@@ -209,7 +415,7 @@ def _separate(kl_mean):
 
 
 def _surrogate(surrogate_mean):
-    """The KL term averaged as it should be, the surrogate by `surrogate_mean`."""
+    """Average the KL term as it should be, the surrogate by `surrogate_mean`."""
 
     def total(s, p, surrogate, kl, advs):
         return surrogate_mean(surrogate, p) - p.beta * per_response(kl, p)
@@ -218,7 +424,7 @@ def _surrogate(surrogate_mean):
 
 
 def over_T(matrix, p):
-    """Row sums over real tokens, divided by T."""
+    """Return the mean of the row sums over real tokens, divided by T."""
     return mean([x / len(p.mask[0]) for x in sums(matrix, p)])
 
 
@@ -233,17 +439,17 @@ def _by_T(obj, p):
 
 
 def _longer(obj, p, by):
-    """Per-response means divided by a length that is off by `by`."""
+    """Average with lengths that are off by `by`."""
     return mean([x / max(n + by, 1) for x, n in zip(sums(obj, p), lengths(p))])
 
 
 def all_mean(matrix, p):
-    """The mean over everything, padding included."""
+    """Return the mean over everything, padding included."""
     return mean(everything(matrix))
 
 
 def token_mean(matrix, p):
-    """The mean over all real tokens of the batch."""
+    """Return the mean over all real tokens of the batch."""
     return mean(real(matrix, p.mask))
 
 
@@ -272,7 +478,7 @@ def _dual(c):
 
 
 def _penalty_in(which):
-    """The KL term subtracted from one of the two terms before the min is taken."""
+    """Subtract the KL term from one of the two terms before taking the min."""
 
     def pick(un, cl, A, penalty):
         return min(un - penalty, cl) if which == "un" else min(un, cl - penalty)
@@ -410,3 +616,99 @@ MEANS = [
 ]
 
 LOSS_TABLE = SURROGATE + PENALTY + MEANS
+
+# ---------------------------------------------------------------- mistakes in the statistics
+
+
+def _gap(a, b, p):
+    return token_mean(cells(lambda x, y: x - y, a, b), p)
+
+
+def _share(weigh):
+    """clip_frac as the mean over real tokens of weigh(rho, unclipped, clipped, A, clip_eps)."""
+
+    def clip_frac(m, p):
+        names = ("rho", "un", "cl", "A")
+        flags = cells(lambda *numbers: float(weigh(*numbers, p.clip_eps)), *(m[n] for n in names))
+        return mean(real(flags, p.mask))
+
+    return {"clip_frac": clip_frac}
+
+
+def _counted(count):
+    def clip_frac(m, p):
+        return count(cells(lambda u, c: float(c < u), m["un"], m["cl"]), p)
+
+    return {"clip_frac": clip_frac}
+
+
+def _kl(function):
+    return {"kl": lambda m, p: function(m["k3"], p)}
+
+
+def _top(function):
+    return {"ratio_max": function}
+
+
+def _ones(p):
+    """Return the ratios at padding where the mask was multiplied with log(rho)."""
+    return [1.0 for on in everything(p.mask) if not on]
+
+
+def _logs(m, p):
+    return [log(rho) for rho in real(m["rho"], p.mask)]
+
+
+STATS = [
+    ("task4.stat_kl_padding", _kl(all_mean)),
+    ("task4.stat_kl_padding", _kl(over_T)),
+    ("task4.stat_kl_padding", _kl(lambda k, p: sum(everything(k)) / sum(lengths(p)))),
+    ("task4.stat_kl_rows", _kl(per_response)),
+    ("task4.stat_kl_sum", _kl(lambda k, p: sum(real(k, p.mask)))),
+    ("task4.stat_kl_sum", _kl(lambda k, p: mean(sums(k, p)))),
+    ("task4.stat_kl_beta", _kl(lambda k, p: p.beta * token_mean(k, p))),
+    ("task4.stat_kl_sign", _kl(lambda k, p: -token_mean(k, p))),
+    ("task4.stat_kl_max", _kl(lambda k, p: max(real(k, p.mask)))),
+    ("task4.stat_not_k3", _kl(lambda k, p: _gap(p.logp, p.ref_logp, p))),
+    ("task4.stat_not_k3", _kl(lambda k, p: _gap(p.ref_logp, p.logp, p))),
+    ("task4.stat_kl_old", _kl(lambda k, p: _gap(p.logp, p.old_logp, p))),
+    ("task4.stat_kl_old", _kl(lambda k, p: _gap(p.old_logp, p.logp, p))),
+    ("task4.stat_clip_outside", _share(lambda rho, un, cl, A, e: abs(rho - 1) > e + 1e-6)),
+    ("task4.stat_clip_outside", _share(lambda rho, un, cl, A, e: un != cl)),
+    ("task4.stat_clip_reversed", _share(lambda rho, un, cl, A, e: un < cl)),
+    ("task4.stat_clip_complement", _share(lambda rho, un, cl, A, e: un <= cl)),
+    ("task4.stat_clip_ties", _share(lambda rho, un, cl, A, e: cl <= un)),
+    ("task4.stat_clip_one_side", _share(lambda rho, un, cl, A, e: rho > 1 + e + 1e-6)),
+    ("task4.stat_clip_one_side", _share(lambda rho, un, cl, A, e: rho < 1 - e - 1e-6)),
+    ("task4.stat_clip_one_side", _share(lambda rho, un, cl, A, e: cl < un and A > 0)),
+    ("task4.stat_clip_one_side", _share(lambda rho, un, cl, A, e: cl < un and A < 0)),
+    ("task4.stat_clip_fixed", _share(lambda rho, un, cl, A, e: (rho - 1) * A > 0.2 * abs(A))),
+    ("task4.stat_clip_padding", _counted(all_mean)),
+    ("task4.stat_clip_padding", _counted(over_T)),
+    ("task4.stat_clip_padding", _counted(lambda c, p: sum(everything(c)) / sum(lengths(p)))),
+    ("task4.stat_clip_rows", _counted(per_response)),
+    ("task4.stat_clip_count", _counted(lambda c, p: sum(real(c, p.mask)))),
+    ("task4.stat_clip_count", _counted(lambda c, p: mean(sums(c, p)))),
+    ("task4.stat_clip_percent", _counted(lambda c, p: 100 * token_mean(c, p))),
+    ("task4.stat_top_padding", _top(lambda m, p: max(everything(m["rho"])))),
+    ("task4.stat_top_padding", _top(lambda m, p: max(real(m["rho"], p.mask) + _ones(p)))),
+    ("task4.stat_top_clipped", _top(lambda m, p: max(real(m["cut"], p.mask)))),
+    ("task4.stat_top_clipped", _top(lambda m, p: min(max(real(m["rho"], p.mask)), 1 + p.clip_eps))),
+    ("task4.stat_top_min", _top(lambda m, p: min(real(m["rho"], p.mask)))),
+    ("task4.stat_top_mean", _top(lambda m, p: token_mean(m["rho"], p))),
+    ("task4.stat_top_mean", _top(lambda m, p: per_response(m["rho"], p))),
+    ("task4.stat_top_log", _top(lambda m, p: max(_logs(m, p)))),
+    ("task4.stat_top_log", _top(lambda m, p: max(_logs(m, p) + [x - 1 for x in _ones(p)]))),
+    ("task4.stat_top_log", _top(lambda m, p: max(abs(r - 1) for r in real(m["rho"], p.mask)))),
+    ("task4.stat_top_product", _top(lambda m, p: max(real(m["un"], p.mask)))),
+    *[
+        ("task4.stats_swapped", {"stats": lambda *three, order=order: [three[i] for i in order]})
+        for order in itertools.permutations(range(3))
+        if order != (0, 1, 2)
+    ],
+]
+
+_K3 = [(name, stages) for name, stages in LOSS_TABLE if set(stages) == {"k3"}]
+_RATIOS = [entry for entry in LOSS_TABLE if entry[0] in ("task4.ratio_ref", "task4.ratio_inverted")]
+# What a statistic may get wrong for itself. The last two take too few values to tell more apart.
+STATS_OF = {"kl": STATS + _K3, "clip_frac": STATS, "ratio_max": STATS + _RATIOS}

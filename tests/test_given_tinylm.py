@@ -80,7 +80,7 @@ def test_given_encode_pads_on_the_left():
 
 
 @pytest.mark.parametrize(
-    "prompts, said",
+    "prompts, words",
     [
         (["1+1=", "2*2="], "'*'"),
         (["1+1=", "3 +4="], "' '"),
@@ -90,10 +90,10 @@ def test_given_encode_pads_on_the_left():
         ([3], "list of strings"),
     ],
 )
-def test_given_encode_names_what_it_rejects(model, prompts, said):
+def test_given_encode_names_what_it_rejects(model, prompts, words):
     with pytest.raises(ValueError) as error:
         tinylm.sample(model, prompts)
-    assert said in str(error.value), f"the message should name {said}: {error.value}"
+    assert words in str(error.value), f"the message should name {words}: {error.value}"
 
 
 def test_given_held_out_pairs():

@@ -207,7 +207,7 @@ def test_task1_scores_every_row_against_its_own_answer(lab):
 
 
 def test_task1_scores_with_the_reward_of_tinylm(lab):
-    """Another rule in the place of tinylm.reward changes the rewards."""
+    """Another rule instead of tinylm.reward changes the rewards."""
 
     def longer(response, answer):
         return float(len(response) > len(answer))
@@ -228,7 +228,7 @@ def _identical(a, b):
 
 
 def test_task1_returns_the_dict_of_sample(lab):
-    """The value under "out" is what sample returned, so that Task 5 can go on with it."""
+    """The value under "out" is what sample returned, so that Task 5 can use it."""
     done = run(lab)
     call, got = f"{CALL}: out", done.result["out"]
     if not isinstance(got, dict):

@@ -36,7 +36,7 @@ PROBES = {
 
 
 def call_text(rewards, G, scale_std, eps):
-    """The call as the message shows it."""
+    """Return the call as the message shows it."""
     shown = explain.show(rewards, room=60)
     return f"group_advantages(rewards={shown}, G={G}, scale_std={scale_std}, eps={eps})"
 
@@ -49,7 +49,7 @@ def call(lab, rewards, G, scale_std, eps, given=None):
 
 @functools.lru_cache(maxsize=2)
 def yours(lab):
-    """The outcomes of the student's function on all probes."""
+    """Return the outcomes of the student's function on all probes."""
     return {
         name: outcome(lambda probe: {"value": call(lab, *probe)}, probe)
         for name, probe in PROBES.items()
@@ -58,12 +58,12 @@ def yours(lab):
 
 @functools.lru_cache(maxsize=2)
 def found(lab):
-    """The known mistakes that explain all of them; looked for only after a failure."""
+    """Return the known mistakes that explain all outcomes; searched only after a failure."""
     return identify(run, TABLE, PROBES, yours(lab), ["value"], pairs=TABLE)
 
 
 def suspects(lab, probe, result=None, special=None):
-    """What these mistakes return for one probe.
+    """Yield (id, value): what these mistakes return for one probe.
 
     `special` is the id of a mistake that shows on this probe alone: if all others are right, it
     explains whatever `result` is.

@@ -32,18 +32,18 @@ PROBES = {
 
 
 def call_text(logp, ref_logp):
-    """The call as the message shows it."""
+    """Return the call as the message shows it."""
     return f"k3_kl(logp={explain.show(logp, room=60)}, ref_logp={explain.show(ref_logp, room=60)})"
 
 
 def tensors(probe, dtype=torch.float32):
-    """The probe's logp (a leaf that takes gradients) and ref_logp."""
+    """Return the probe's logp (a leaf that takes gradients) and ref_logp."""
     logp, ref_logp = (torch.tensor(rows, dtype=dtype) for rows in probe)
     return logp.requires_grad_(), ref_logp
 
 
 def slope(logp, result):
-    """The gradient of the sum of `result` with respect to logp, zeros where there is none."""
+    """Return the gradient of the sum of `result` to logp, zeros where there is none."""
     if not result.requires_grad:
         return torch.zeros_like(logp)
     (grad,) = torch.autograd.grad(result.sum(), logp, allow_unused=True)
@@ -52,7 +52,7 @@ def slope(logp, result):
 
 @functools.lru_cache(maxsize=2)
 def found(lab):
-    """The known mistakes that explain what the student's function returns for all probes."""
+    """Return the known mistakes that explain what the student's function returns on all probes."""
 
     def student(probe):
         logp, ref_logp = tensors(probe)
@@ -64,7 +64,7 @@ def found(lab):
 
 
 def suspects(lab, probe, key="value"):
-    """What these mistakes give for one probe; looked for only when it is needed."""
+    """Yield (id, value): what these mistakes give for one probe; searched only when needed."""
     yield from guesses(found(lab), run, probe, key)
 
 

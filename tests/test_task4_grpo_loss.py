@@ -12,15 +12,14 @@ import torch
 from . import explain, oracle
 from .standin import stand_in
 from .suspects import fits, guesses, identify, named_crash, outcome
-from .suspects_loss import KEYS, LOSS_TABLE, Probe, cells, run
-from .suspects_stats import STATS, STATS_OF
+from .suspects_loss import KEYS, LOSS_TABLE, STATS, STATS_OF, Probe, cells, run
 
 LOSS = ("loss", "grad")
 ONES = [[1.0] * 9] * 9
 
 
 def probe(rho, old, d, adv, clip_eps=0.2, beta=0.0, garbage=(50.0, 1.0), more=0):
-    """A probe from the ratios, old_logp and d = ref_logp - logp of every row's real tokens.
+    """Make a probe from the ratios, old_logp and d = ref_logp - logp of every row's real tokens.
 
     The rows of rho say how long the responses are. Padding gets `garbage` as its ratio and d;
     `more` is the number of positions that are padding in every row.
@@ -82,7 +81,7 @@ PROBES = {
 
 
 def call_text(p):
-    """The call as the message shows it: ratios (and d) of the real tokens, and the arguments."""
+    """Return the call as the message shows it: ratios (and d) of the real tokens, the arguments."""
 
     def tokens(function):
         rows = [
@@ -98,7 +97,7 @@ def call_text(p):
 
 
 def tensors(p, dtype=torch.float32, grad=True):
-    """The five tensors of a probe; logp is a leaf that takes gradients."""
+    """Return the five tensors of a probe; logp is a leaf that takes gradients."""
     logp, *others = (torch.tensor(x, dtype=dtype) for x in p[:5])
     return [logp.requires_grad_(grad), *others]
 
@@ -121,7 +120,7 @@ def call(lab, p, given=None, how="by name"):
 
 
 def slope(loss, logp):
-    """The gradient of the loss with respect to logp, zeros where there is none."""
+    """Return the gradient of the loss to logp, zeros where there is none."""
     if not loss.requires_grad:
         return torch.zeros_like(logp)
     (grad,) = torch.autograd.grad(loss, logp, allow_unused=True)
@@ -130,7 +129,7 @@ def slope(loss, logp):
 
 @functools.lru_cache(maxsize=2)
 def yours(lab):
-    """The outcomes of the student's function on all probes."""
+    """Return the outcomes of the student's function on all probes."""
 
     def student(p):
         given = tensors(p)
@@ -142,7 +141,7 @@ def yours(lab):
 
 @functools.lru_cache(maxsize=8)
 def found(lab, keys):
-    """The known mistakes that explain `keys` on all probes, if possible with everything else."""
+    """Return the known mistakes that explain `keys` on all probes, if possible all else, too."""
     quick = sorted(KEYS, key="grad".__eq__)  # the gradient takes longest, so it comes last
     if everything := identify(run, LOSS_TABLE + STATS, PROBES, yours(lab), quick):
         return everything
@@ -157,7 +156,7 @@ def found(lab, keys):
 
 
 def suspects(lab, p, key, result=None, special=None):
-    """What these mistakes give for one probe; looked for only when it is needed.
+    """Yield (id, value): what these mistakes give for one probe; searched only when needed.
 
     `special` is the id of a mistake that shows on this probe alone: if all others are right, it
     explains whatever `result` is.
@@ -200,7 +199,7 @@ def parts(lab, p, given=None, **arguments):
 
 
 def expect(p, key):
-    """The right number(s) from the oracle."""
+    """Return the right number(s) from the oracle."""
     if key == "loss":
         return oracle.loss(*p)
     return oracle.loss_gradient(*p) if key == "grad" else oracle.stats(*p)[key]

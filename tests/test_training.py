@@ -44,7 +44,7 @@ def test_training_lifts_the_sampled_accuracy(whole_lab):
 
 
 def check_sizes(cfg, hist):
-    """One number per iteration, one evaluation per eval_every, none of them NaN."""
+    """Check for one number per iteration, one evaluation per eval_every, and no NaN."""
     expected = [0, *range(cfg.eval_every, cfg.iters + 1, cfg.eval_every)]
     say(hist["eval_iter"] == expected, f"evaluated after the iterations {hist['eval_iter']}")
     for key, values in hist.items():
@@ -63,7 +63,7 @@ def mean(values):
 
 
 def check_curves(hist):
-    """What the other curves look like when all is right."""
+    """Check that the other curves look as they do when everything is right."""
     tail = {key: mean(values[-50:]) for key, values in hist.items()}
     head = {key: mean(values[:20]) for key, values in hist.items()}
     say(

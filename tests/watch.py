@@ -112,7 +112,7 @@ class Board:
         return sorted(TASKS, key=lambda n: (n != self.focus, n))
 
     def add(self, verdict):
-        """Take a verdict in; the first task that does not pass comes into focus."""
+        """Add a verdict; the first task that does not pass comes into focus."""
         self.verdicts[verdict.number] = verdict
         self.new.add(verdict.number)
         if self.focus in self.new and self.verdicts[self.focus].kind != "passed":
@@ -135,7 +135,7 @@ class Board:
                     hints.count(self.failures, n, n == self.focus)
 
     def decided(self):
-        """Return whether it is known what matters now."""
+        """Return whether the verdict in focus, or an error, is known."""
         return self.error is not None or self.focus in self.new or self.new == set(TASKS)
 
     def text(self, saved, status):
@@ -165,7 +165,7 @@ class Board:
 
 
 def show(text):
-    """Put the text on the screen, in the place of the last one."""
+    """Replace the text on the screen."""
     if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         text = "\033[2J\033[3J\033[H" + text
     else:
@@ -246,7 +246,7 @@ class Watch:
             self.run = None
 
     def hear(self, line):
-        """Take in one line of the run."""
+        """Handle one line from the run."""
         board, message = self.board, line and json.loads(line)
         self.heard = time.monotonic()
         if line is None:
@@ -269,7 +269,7 @@ class Watch:
         self.board.add(Verdict(n, "broken", "ended early", "", text))
 
     def refresh(self):
-        """Show what there is to show, once it is known what matters."""
+        """Show the board once the verdict in focus is known."""
         board = self.board
         if not board.decided():
             return
@@ -288,7 +288,7 @@ class Watch:
             show(text)
 
     def wait(self):
-        """Every half second without news: say that a run takes long, end one that hangs."""
+        """Report after half a second without news that a run takes long; end one that hangs."""
         if self.run is None:
             return
         silent = time.monotonic() - self.heard

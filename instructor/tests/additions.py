@@ -1,11 +1,11 @@
-"""Where lab15_grpo.py departs from the contract's text: pairs of (ours, the contract's).
+"""List where lab15_grpo.py departs from the contract's text, as pairs (ours, the contract's).
 
-White space is collapsed before the two texts are compared. What is long stands in lab15_run.py.
+White space is collapsed before the two texts are compared. Longer additions are in lab15_run.py.
 """
 
 CHECKS = """
     def __post_init__(self):
-        lab15_run.check_settings(self)  # a wrong one is named before anything is trained
+        lab15_run.check_settings(self)  # ValueError: which one, and its range
 """
 
 START = """
@@ -17,7 +17,7 @@ ADDITIONS = [
     # the head of the file
     (" (here: chapter.md)", ""),
     (
-        "import lab15_run # isort: skip (first: Ctrl-C while PyTorch loads is a normal end, too)",
+        "import lab15_run # isort: skip (first: then Ctrl-C works while PyTorch loads)",
         "",
     ),
     ('LAB_VERSION = "1.0"', ""),
@@ -25,9 +25,9 @@ ADDITIONS = [
     (CHECKS, ""),
     # train_grpo: another device, saving, a progress bar, a stop at NaN, the measured seconds
     ('verbose=True, device="cpu", out_dir=None):', "verbose=True):"),
-    ("(about 13 s)", "(about 5 s)"),
-    ("With out_dir the run is saved there as it goes.", ""),
-    ("Ctrl-C ends it early and returns as usual.", ""),
+    ("(about 7 s)", "(about 5 s)"),
+    ("With out_dir, every evaluation also saves the run there.", ""),
+    ("Ctrl-C ends training early; the policy and the history so far are returned.", ""),
     ("policy = load_or_train_sft(sft_path).to(device)", "policy = load_or_train_sft(sft_path)"),
     ("ref = load_or_train_sft(sft_path).to(device)", "ref = load_or_train_sft(sft_path)"),
     ("with lab15_run.Run(globals(), cfg, policy, hist, out_dir) as run:", ""),

@@ -146,6 +146,20 @@ def test_sft_where_nothing_can_be_written(kind, tmp_path, trained):
     assert names(tmp_path) == ["file", "folder"] and names(tmp_path / "folder") == ["inside"]
 
 
+def test_sft_that_cannot_be_kept_is_trained_once(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(tinylm, "train_sft", lambda: calls.append(1) or tinylm.TinyLM())
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "sft.pt"
+    with pytest.warns(UserWarning, match="not kept") as warned:
+        policy, ref = (tinylm.load_or_train_sft(path) for _ in range(2))
+    assert calls == [1] and len(warned) == 1
+    assert policy is not ref and torch.equal(policy.head.weight, ref.head.weight)
+    with torch.no_grad():
+        policy.head.weight.zero_()
+    assert ref.head.weight.any() and tinylm.load_or_train_sft(path).head.weight.any()
+
+
 def limit_file_size(size):
     """Let this process write no file above a size: like a full disk, in the middle of a write."""
     resource = pytest.importorskip("resource")

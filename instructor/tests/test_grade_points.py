@@ -196,7 +196,7 @@ CHANGES = {  # file: (old, new, tasks whose points it may change)
     "solutions/lab15_grpo.py": ("torch.exp(d)", "torch.exp(1 * d)", {3, 4}),
     "instructor/feedback.py": ("56rem", "60rem", set()),
     "instructor/calls.py": ("__name__", "__qualname__", {1, 2, 3, 4, 5}),
-    "tests/mistakes_tensors.py": ("the", "THE", set()),
+    "tests/suspects_loss.py": ("the", "THE", set()),
 }
 
 

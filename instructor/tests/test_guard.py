@@ -1,4 +1,4 @@
-"""Whatever a student's code does to Python, the other tasks are judged and the run ends as ever."""
+"""Whatever a student's code does to Python, the other tasks get verdicts and the run ends well."""
 
 import os
 import signal
@@ -8,16 +8,8 @@ import time
 
 import pytest
 
-from instructor.tests.test_loader import (  # noqa: F401 (room and warm are fixtures here, too)
-    RIGHT,
-    at,
-    edit,
-    load,
-    progress_lines,
-    room,
-    run,
-    warm,
-)
+from instructor.tests.lab_texts import RIGHT, at, edit
+from instructor.tests.processes import progress_lines, run
 from tests import guard, labfile, limits, surroundings
 from tests.surroundings import EndsPython, tamed
 
@@ -29,7 +21,7 @@ if not hasattr(os, "fork"):
     BOTH = pytest.mark.parametrize("env", [SPAWN], ids=["spawn"])
 
 
-def pytest_of(room, text, env, *options):  # noqa: F811
+def pytest_of(room, text, env, *options):
     """Run the small copy of the lab on a file; return (exit code, output, progress lines)."""
     code, shown = run(room, "-q", "--ignore=tests/test_bad_x.py", *options, text=text, env=env)
     return code, shown, progress_lines(shown)
@@ -49,7 +41,7 @@ def in_step(code):
 
 
 @BOTH
-def test_a_crash_costs_one_task(room, env):  # noqa: F811
+def test_a_crash_costs_one_task(room, env):
     text = in_step("import ctypes; ctypes.string_at(0)")
     code, shown, lines = pytest_of(room, text, env)
     where = at(text, "import ctypes")
@@ -59,7 +51,7 @@ def test_a_crash_costs_one_task(room, env):  # noqa: F811
     assert "starting again without it" in shown
 
 
-def test_two_crashes_and_one_while_the_file_is_loaded(room):  # noqa: F811
+def test_two_crashes_and_one_while_the_file_is_loaded(room):
     text = edit(
         in_step("import ctypes; ctypes.string_at(0)"),
         ("    groups = rewards.view(", "    import ctypes; ctypes.string_at(1)\n"
@@ -74,7 +66,7 @@ def test_two_crashes_and_one_while_the_file_is_loaded(room):  # noqa: F811
 
 
 @BOTH
-def test_a_loop_in_c_costs_one_task(room, env):  # noqa: F811
+def test_a_loop_in_c_costs_one_task(room, env):
     text = in_step("import itertools; sum(itertools.repeat(1))")
     code, shown, lines = pytest_of(room, text, env, "--limit=0.5")
     assert code == 1 and lines[4].startswith(f"broken: {at(text, 'itertools')}: it did not end")
@@ -87,7 +79,7 @@ CALLS = ["os._exit(0)", "os.abort()", "os.kill(os.getpid(), 9)", "sys.exit(0)", 
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.skipif(sys.platform == "win32", reason="os.kill and os.execv are others there")
-def test_calls_that_end_python_are_named(load, call):  # noqa: F811
+def test_calls_that_end_python_are_named(load, call):
     from tests.describe import describe
 
     lab = load(with_line(f"import os, sys, signal; {call}"))
@@ -112,7 +104,7 @@ def test_a_process_of_the_students_own_may_end():
     assert issubclass(EndsPython, SystemExit)
 
 
-def test_threads_that_are_left_do_not_hold_the_run(room):  # noqa: F811
+def test_threads_that_are_left_do_not_hold_the_run(room):
     text = with_line("import threading, time; threading.Thread(target=time.sleep, args=(900,))"
                      ".start()")
     code, shown, lines = pytest_of(room, text, PYTHON)
@@ -133,7 +125,7 @@ COMPILED = {  # the first call of the decorator, and what stands above the funct
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_a_compiled_function_is_judged_as_it_is_written(load, monkeypatch, name):  # noqa: F811
+def test_a_compiled_function_is_judged_as_it_is_written(load, monkeypatch, name):
     import torch
 
     def real(*args, **options):
@@ -149,7 +141,7 @@ def test_a_compiled_function_is_judged_as_it_is_written(load, monkeypatch, name)
     assert torch.compile is real
 
 
-def test_outside_the_tests_it_is_compiled(load, monkeypatch):  # noqa: F811
+def test_outside_the_tests_it_is_compiled(load, monkeypatch):
     import torch
 
     seen = []
@@ -171,7 +163,7 @@ def test_memory_runs_out_with_an_exception():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_signal_reaches_the_second_process(room):  # noqa: F811
+def test_a_signal_reaches_the_second_process(room):
     started = room / "started"
     text = with_line(f"open({str(started)!r}, 'w').close(); import time; time.sleep(60)")
     (room / "lab.py").write_text(text, "utf-8")

@@ -4,13 +4,8 @@ import re
 
 import pytest
 
-from instructor.tests.test_loader import (  # noqa: F401 (warm is a fixture for this module, too)
-    RIGHT,
-    edit,
-    run,
-    section,
-    warm,
-)
+from instructor.tests.lab_texts import RIGHT, WRONG_SIGN, section
+from instructor.tests.processes import run
 from tests import hints
 from tests.labfile import ROOT, TASKS, read_source
 
@@ -48,12 +43,11 @@ def pytest_run(tmp_path, *options, text=None):
 
 
 def test_hints_are_offered_after_the_second_failure_in_a_row(tmp_path):
-    wrong = edit(RIGHT, ("    d = ref_logp - logp\n", "    d = logp - ref_logp\n"))
     offer = hints.offer(3)
-    assert offer not in pytest_run(tmp_path, text=wrong)
-    assert pytest_run(tmp_path, text=wrong).count(offer) == 1
+    assert offer not in pytest_run(tmp_path, text=WRONG_SIGN)
+    assert pytest_run(tmp_path, text=WRONG_SIGN).count(offer) == 1
     assert "hint" not in pytest_run(tmp_path, text=RIGHT).lower()
-    assert offer not in pytest_run(tmp_path, text=wrong)
+    assert offer not in pytest_run(tmp_path, text=WRONG_SIGN)
     assert offer in pytest_run(tmp_path)
     file = next((tmp_path / "cache").rglob("failures"))
     for content in ("[1]", "no json", '{"%s": {"3": "x"}}' % (tmp_path / "lab.py")):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from instructor.tests.test_repo import TOP, files, python_files, text
+from instructor.tests.repo_files import TOP, files, python_files, text
 
 # What stands behind these words in a document or a script is made by whoever follows it.
 MAKERS = re.compile(

@@ -27,8 +27,7 @@ WINDOWS = {"system": "Windows", "machine": "win-amd64", "libc": ()}
 
 def problem(**changes):
     """Return the line for a machine like GOOD but for these facts."""
-    f = {**GOOD, **changes}
-    return install.python_problem(f) or install.platform_problem(f)
+    return install.problem({**GOOD, **changes})
 
 
 @pytest.mark.parametrize(

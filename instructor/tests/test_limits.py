@@ -5,16 +5,8 @@ import time
 
 import pytest
 
-from instructor.tests.test_loader import (  # noqa: F401 (warm is a fixture for this module, too)
-    RIGHT,
-    at,
-    edit,
-    kinds,
-    load,
-    progress_lines,
-    run,
-    warm,
-)
+from instructor.tests.lab_texts import RIGHT, at, edit, kinds
+from instructor.tests.processes import progress_lines, run
 from tests import limits
 from tests.labfile import ROOT, TASKS, task_state
 from tests.limits import OutOfTime, TimeLimit
@@ -104,7 +96,7 @@ def test_alarms_of_others_are_put_back():
 # ============================================================== while the file is loaded
 
 
-def test_loops_at_the_top_level_are_noted_and_the_rest_goes_on(load):  # noqa: F811
+def test_loops_at_the_top_level_are_noted_and_the_rest_goes_on(load):
     loop = "while True:\n    pass\n"
     text = edit(RIGHT, ("import random\n", "import random\n" + loop),
                 ("LAB_VERSION = ", f"{loop}{loop}LAB_VERSION = "))
@@ -128,7 +120,7 @@ LEANING = [  # a line of the file, the words that name it ("": fine)
 
 
 @pytest.mark.parametrize("line, words", LEANING)
-def test_file_must_stand_on_its_own(load, line, words):  # noqa: F811
+def test_file_must_stand_on_its_own(load, line, words):
     lab = load(edit(RIGHT, ("import random\n", f"import random\n{line}\n")))
     assert kinds(lab) == ("bbbbb" if words else "wwwww")
     for n in TASKS:

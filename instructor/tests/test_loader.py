@@ -1,62 +1,21 @@
 """The loader and the frame of the tests, on lab files damaged in the usual ways.
 
 The first half calls load_lab in this process. The second half runs pytest on a small copy of
-the lab, with two short tests per task, in forked children: torch is imported once.
+the lab, with two short tests per task.
 """
 
 import inspect
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import types
 from pathlib import Path
 
 import pytest
 
-from tests.labfile import ROOT, TASKS, cut, load_lab, read_source, task_state
+from instructor.tests.lab_texts import BANNER_4, RIGHT, STUB, at, edit, kinds, section
+from instructor.tests.processes import PLAIN, progress_lines, run
+from tests.labfile import ROOT, TASKS, load_lab, task_state
 
-STUB = read_source(ROOT / "lab15_grpo.py")[0]
-RIGHT = read_source(ROOT / "solutions" / "lab15_grpo.py")[0]
 MISSING = "no_such_package_of_this_lab"
-
-
-def edit(text, *changes):
-    """Return the text with each (old, new) replaced; every old must be there exactly once."""
-    for old, new in changes:
-        assert text.count(old) == 1, f"{old!r} is there {text.count(old)} times"
-        text = text.replace(old, new)
-    return text
-
-
-def section(text, number):
-    """Return the lines of one task as text."""
-    part = next(part for part in cut(text) if part[0] == number)
-    return "\n".join(text.split("\n")[slice(*part[1:])])
-
-
-def at(text, words):
-    """Return "line 62" for the first line of the text that holds the words."""
-    return f"line {text[: text.index(words)].count(chr(10)) + 1}"
-
-
-@pytest.fixture
-def load(tmp_path):
-    """Return a function that writes a text (or bytes) to a file and loads it."""
-
-    def write_and_load(text, **kwargs):
-        path = tmp_path / "lab15_grpo.py"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return load_lab(path, **kwargs)
-
-    return write_and_load
-
-
-def kinds(lab):
-    """Return the five states' kinds, shortened to one letter each."""
-    return "".join(task_state(lab, n).kind[0] for n in TASKS)
-
 
 # ============================================================== load_lab
 
@@ -86,7 +45,6 @@ def test_syntax_error_loses_one_task(load, n):
         assert inspect.getsource(lab.k3_kl).startswith("def k3_kl")
 
 
-BANNER_4 = "# ============================================================== Task 4\n"
 DAMAGE = [  # a change of the solution, the kinds of the five tasks then, words of the message
     (("    d = ref_logp - logp\n", "d = ref_logp - logp\n"), "wwbww", "IndentationError"),
     (('    """Per-token k3', "    Per-token k3"), "wwbww", "SyntaxError"),
@@ -162,102 +120,6 @@ def test_missing_file_and_ctrl_c(load, tmp_path):
 
 
 # ============================================================== whole runs of pytest
-
-SMALL_TESTS = {
-    1: 'lab.sample_group(tinylm.TinyLM(), ["1+1="], ["2"], 2)["rewards"].shape == (2,)',
-    2: "lab.group_advantages(torch.tensor([1.0, 0.0]), 2).shape == (2,)",
-    3: "lab.k3_kl(torch.zeros(1, 2), torch.ones(1, 2)).shape == (1, 2)",
-    4: "lab.grpo_loss(*[torch.ones(1, 2)] * 3, torch.ones(1), torch.ones(1, 2))[0] == -1",
-    5: """lab.grpo_step(m := tinylm.TinyLM(), m, torch.optim.SGD(m.parameters(), 0.1),
-    ["1+1="], ["2"], lab.GRPOConfig(G=2))["reward"] <= 1""",
-}
-
-
-@pytest.fixture(scope="module")
-def room(tmp_path_factory):
-    """A small copy of the lab with two short tests per task, in a path with spaces."""
-    root = tmp_path_factory.mktemp("a lab") / "in a folder"
-    (root / "tests").mkdir(parents=True)
-    for path in (ROOT / "tests").glob("*.py"):
-        if not path.name.startswith("test_"):
-            shutil.copy(path, root / "tests")
-    for name in ("tinylm.py", "lab15_grpo.py", "lab15_run.py"):
-        shutil.copy(ROOT / name, root)
-    (root / "pytest.ini").write_text("[pytest]\naddopts = -rN -p no:cacheprovider\n", "utf-8")
-    for n, call in SMALL_TESTS.items():
-        head = "import torch\nimport tinylm\n\n\n"
-        head += f"def test_task{n}_there(lab):\n    assert lab.{TASKS[n].name}\n\n\n"
-        code = head + f"def test_task{n}_call(lab):\n    assert {call}\n"
-        (root / "tests" / f"test_task{n}_{TASKS[n].name}.py").write_text(code, "utf-8")
-    (root / "tests" / "test_given_x.py").write_text("def test_given():\n    pass\n", "utf-8")
-    (root / "tests" / "test_bad_x.py").write_text("import nothing_like_it\n", "utf-8")
-    return root
-
-
-def run(root, *args, text=None, env=None):
-    """Run pytest in the folder; return (exit code, output). A forked child unless env is given."""
-    if text is not None:
-        (root / "lab.py").write_bytes(text if isinstance(text, bytes) else text.encode())
-        args = (*args, "--lab=lab.py")
-    handle, out = tempfile.mkstemp(suffix=".txt")
-    os.close(handle)
-    try:
-        code = _run(root, args, env, out)
-        shown = Path(out).read_bytes()
-    finally:
-        os.unlink(out)
-    assert shown.isascii(), shown
-    shown = shown.decode()
-    for word in ("Traceback", "_pytest", "site-packages", "INTERNALERROR"):
-        assert word not in shown, shown
-    return code, shown
-
-
-def _run(root, args, env, out):
-    if env is not None or not hasattr(os, "fork"):
-        with open(out, "wb") as file:
-            return subprocess.run(
-                [sys.executable, "-m", "pytest", *args], cwd=root, stdout=file, stderr=file,
-                env=os.environ | (env or {}), stdin=subprocess.DEVNULL,
-            ).returncode
-    if (pid := os.fork()) == 0:
-        _be_pytest(root, args, out)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def _be_pytest(root, args, out):
-    """The child's side of run: never returns."""
-    code = 99
-    try:
-        handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(handle, 1)
-        os.dup2(handle, 2)
-        sys.stdout = open(1, "w", encoding="ascii", closefd=False)
-        sys.stderr = open(2, "w", encoding="ascii", closefd=False)
-        for name in [n for n in sys.modules if n.split(".")[0] in ("tests", "tinylm", "lab15_run")]:
-            del sys.modules[name]
-        os.chdir(root)
-        sys.path[:] = [str(root)] + [p for p in sys.path if p and Path(p).resolve() != ROOT]
-        code = pytest.main(list(args))
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(int(code))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm():
-    """Load what costs a second before the first fork: torch, and what its optimizers import."""
-    import torch
-
-    torch.optim.SGD([torch.zeros(1)], 0.1)
-
-
-def progress_lines(text):
-    """Return the five progress lines' texts, without task and function name."""
-    lines = [line for line in text.split("\n") if line[:6] in [f"task{n} " for n in TASKS]]
-    return [line[24:] for line in lines]
-
 
 def test_stub_gives_one_line_a_task(room):
     code, text = run(room, "-q", "--deselect", "tests/test_bad_x.py")
@@ -356,8 +218,7 @@ def test_plain_locale_and_spawn_in_a_process_of_its_own(room):
     """LC_ALL=C without UTF-8 mode, spawn, no colour, another cwd: one real run."""
     text = edit(DAMAGED, ("import random\n", "import random\nimport multiprocessing as mp\n"
                           "mp.set_start_method('spawn')\n"))
-    env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "NO_COLOR": "1"}
-    code, text = run(room, "-v", "--ignore=tests/test_bad_x.py", text=text, env=env)
+    code, text = run(room, "-v", "--ignore=tests/test_bad_x.py", text=text, env=PLAIN)
     assert code == 1 and "2 failed, 3 passed, 3 deselected" in text
     assert "lab file: " in text and "NOT WRITTEN" in text and "mp.set" not in text
 

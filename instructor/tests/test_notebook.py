@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from instructor.tests.test_loader import RIGHT, STUB, at, edit
+from instructor.tests.lab_texts import RIGHT, STUB, WRONG_SIGN, at, edit
 from tests import notebook
 from tests.labfile import TASKS
 from tests.notebook import check, report
@@ -27,15 +27,12 @@ def lab(tmp_path, monkeypatch):
     return save
 
 
-WRONG = edit(RIGHT, ("    d = ref_logp - logp\n", "    d = logp - ref_logp\n"))
-
-
 def test_verdicts(lab):
     path = lab(RIGHT)
     shown = report("task3", path)
     assert shown.headline.startswith("task3 k3_kl: passed (") and shown.lines == []
     assert report(lab=path).headline == "all five tasks passed"
-    lab(WRONG)  # the same file: it is read anew
+    lab(WRONG_SIGN)  # the same file: it is read anew
     for task in ("task3", 3, "3", "Task 3", "k3_kl"):
         text = repr(report(task, path))
         assert "tests fail\n" in text and "\nlikely    d has the wrong sign" in text
@@ -82,7 +79,7 @@ def test_code_in_a_cell_is_noticed(lab, monkeypatch):
     monkeypatch.setattr(main, "k3_kl", names["k3_kl"], raising=False)
     text = repr(report(3, path))
     assert "Your k3_kl is in the notebook, but the tests read lab15_grpo.py" in text
-    lab(WRONG)
+    lab(WRONG_SIGN)
     assert "in the notebook" not in repr(report(3, path))
     lab(STUB)
     monkeypatch.setattr(main, "k3_kl", notebook.report)  # imported from elsewhere

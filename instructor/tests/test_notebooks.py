@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from instructor.tests.test_loader import RIGHT, STUB, edit
+from instructor.tests.lab_texts import RIGHT, STUB, edit
 from notebooks import execute, experiments, first_cell, live, play, show
 from notebooks import lab as start_lab
 from tests.labfile import load_lab

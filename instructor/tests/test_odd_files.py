@@ -1,19 +1,17 @@
 """Files that are no lab file, files that hide modules, and folders with odd names."""
 
-import os
 import shutil
-import subprocess
 import sys
 import zipfile
 
 import pytest
 
-from instructor.tests.test_loader import RIGHT, edit
+from instructor.tests.lab_texts import RIGHT, WRONG_SIGN
+from instructor.tests.processes import run_python
 from tests import shadows
 from tests.judge import JudgeError, judge
 from tests.labfile import ROOT, no_lab_file
 
-WRONG = edit(RIGHT, ("    d = ref_logp - logp\n", "    d = logp - ref_logp\n"))
 FILES = {  # name -> content, words of the line ("": it can be tested)
     "empty.py": (b"", "is empty"),
     "blank.py": (b"\n \n", "is empty"),
@@ -81,11 +79,8 @@ def copy(tmp_path):
 
 def output(folder, *args):
     """Run Python in a folder and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, *args], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, timeout=240,
-    )
-    return done.stdout.decode("utf-8", "replace")
+    done = run_python(*args, cwd=folder)
+    return (done.stdout + done.stderr).decode("utf-8", "replace")
 
 
 CHECK = "import sys; sys.path.insert(0, '..'); from tests.notebook import check; check('task3')"
@@ -124,7 +119,7 @@ NAMES = ["lab [2]", "lab::15", "-it's 100% #1 $HOME caf\xe9"]
 @pytest.mark.skipif(sys.platform == "win32", reason="some of these names cannot be made there")
 @pytest.mark.parametrize("name", NAMES)
 def test_verdict_is_the_same_in_a_folder_of_any_name(copy, name):
-    folder = copy(name, WRONG)
+    folder = copy(name, WRONG_SIGN)
     shown = output(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "task3")
     assert "6 of 7 tests fail" in shown, shown
     shown = output(folder / "notebooks", "-c", CHECK)

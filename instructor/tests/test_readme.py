@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from instructor.builders import pages
-from instructor.tests.test_repo import TOP, files, text
+from instructor.tests.repo_files import TOP, files, text
 
 FIRST = 25  # lines: one screen
 

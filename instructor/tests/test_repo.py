@@ -6,50 +6,16 @@ Nothing here imports torch or runs the lab; the files are read as text and as sy
 import ast
 import inspect
 import re
-import subprocess
 import tokenize
-from functools import cache
-from pathlib import Path
 
 import pytest
 
-TOP = Path(__file__).resolve().parents[2]
+from instructor.tests.repo_files import TOP, files, python_files, text, tree
+
 STUDENT, SOLUTION = "lab15_grpo.py", "solutions/lab15_grpo.py"
 TASKS = ["sample_group", "group_advantages", "k3_kl", "grpo_loss", "grpo_step"]
 CHAPTER_WORDS = r"\b(groups?|advantages?|ratios?|KL|GRPO)\b"  # tinylm.py knows nothing of these
 MAX_TASK_BODY = 25  # lines that a student would write
-
-
-@cache
-def files():
-    """Return the repository's files as relative names with forward slashes."""
-    git = ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "-z"]
-    listed = subprocess.run(git, cwd=TOP, capture_output=True, encoding="utf-8")
-    if listed.returncode == 0:
-        names = listed.stdout.split("\0")
-    else:  # a download without .git
-        skip = {".venv", "venv", "runs", "wheels", "__pycache__"}
-        names = [p.relative_to(TOP).as_posix() for p in TOP.rglob("*")]
-        names = [n for n in names if not skip & set(n.split("/"))]
-    return sorted(n for n in names if n and (TOP / n).is_file())
-
-
-def python_files():
-    """Return the names of the Python files."""
-    return [n for n in files() if n.endswith(".py")]
-
-
-@cache
-def text(name):
-    """Return a file's text; line ends are made LF."""
-    assert (TOP / name).is_file(), f"{name} is missing"
-    return (TOP / name).read_text(encoding="utf-8")
-
-
-@cache
-def tree(name):
-    """Return a Python file's syntax tree."""
-    return ast.parse(text(name), name)
 
 
 def functions(name):

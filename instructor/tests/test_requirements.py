@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from instructor.tests.only_requirements import pins, same
-from instructor.tests.test_repo import TOP, python_files, text, tree
+from instructor.tests.repo_files import TOP, python_files, text, tree
 
 LAB = "requirements.txt"
 DEV = "instructor/requirements.txt"

@@ -1,14 +1,10 @@
 """python -m tests.reset: one task is the stub again, the rest of the file is untouched."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-from instructor.tests.test_loader import BANNER_4, RIGHT, STUB, edit, section
+from instructor.tests.lab_texts import BANNER_4, RIGHT, STUB, edit, section
+from instructor.tests.processes import PLAIN, run_python
 from tests import reset
-from tests.labfile import ROOT
 
 
 def test_stubs_are_those_of_the_lab_file():
@@ -48,8 +44,6 @@ def test_reset_needs_both_banners(tmp_path, capsys):
 def test_reset_command_in_a_plain_locale(tmp_path):
     path = tmp_path / "my lab.py"
     path.write_text(RIGHT, "utf-8")
-    command = [sys.executable, "-m", "tests.reset", "task3", f"--lab={path}"]
-    env = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, env=env, timeout=60)
+    done = run_python("-m", "tests.reset", "task3", f"--lab={path}", **PLAIN)
     assert done.returncode == 0 and done.stdout.isascii() and b"bak-task3" in done.stdout
     assert path.read_text("utf-8") == edit(RIGHT, (section(RIGHT, 3), section(STUB, 3)))

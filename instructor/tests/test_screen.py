@@ -7,7 +7,7 @@ import pytest
 
 from instructor import practice
 from instructor.bench_screen import figures
-from instructor.tests.test_loader import RIGHT, STUB, edit, section
+from instructor.tests.lab_texts import RIGHT, STUB, edit, section
 from instructor.variants import chaffs
 from tests import conftest, screen
 from tests.describe import failure

@@ -2,13 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 from functools import cache
 
 import pytest
 
 from instructor.tests import only_requirements
+from instructor.tests.processes import run_python
 from tests.labfile import ROOT, TASKS
 
 WORDS = ("given", *(f"task{n}" for n in TASKS))
@@ -32,11 +31,10 @@ print("\\nFOUND", json.dumps(found))
 """
 
 
-def python(*args, **options):
+def python(*args, **env):
     """Run this Python in the top folder; return (exit code, output)."""
-    done = subprocess.run([sys.executable, "-B", *args], cwd=ROOT, encoding="utf-8",
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
-    return done.returncode, done.stdout
+    done = run_python(*args, **env)
+    return done.returncode, (done.stdout + done.stderr).decode("utf-8")
 
 
 @cache
@@ -92,7 +90,7 @@ def test_everything_is_collected_with_requirements_alone(folders):
     flags = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider",
              "-p", "instructor.tests.only_requirements", SOLUTION]
     # Plugins that packages bring are imported before -p could take these packages away.
-    code, text = python(*flags, *folders, env=only_requirements.environment())
+    code, text = python(*flags, *folders, **only_requirements.environment())
     assert code == 0 and not re.search(r"\berrors?\b", text.splitlines()[-1]), text
     rooms = {line.split("/")[0] for line in text.splitlines() if "::" in line}
     assert rooms == {"tests", "instructor", "beyond"}

@@ -2,16 +2,15 @@
 
 import contextlib
 import random
-import subprocess
 import sys
 
 import numpy
 import pytest
 import torch
 
-from instructor.tests.test_loader import RIGHT, edit, kinds, load  # noqa: F401
+from instructor.tests.lab_texts import RIGHT, edit, kinds
+from instructor.tests.processes import run_python
 from tests import describe, settings
-from tests.labfile import ROOT
 
 SWITCHES = [  # statements of a file; words of the note, "" where none is needed
     ("torch.set_default_device('cuda')", "default device is cuda"),
@@ -54,7 +53,7 @@ def seen():
 
 
 @pytest.mark.parametrize("statement, words", SWITCHES)
-def test_a_file_leaves_the_process_as_it_was(load, statement, words):  # noqa: F811
+def test_a_file_leaves_the_process_as_it_was(load, statement, words):
     import tinylm  # noqa: F401
 
     before = seen()
@@ -67,7 +66,7 @@ def test_a_file_leaves_the_process_as_it_was(load, statement, words):  # noqa: F
         assert notes[0].endswith("this was put back")
 
 
-def test_later_lines_find_what_earlier_ones_set(load):  # noqa: F811
+def test_later_lines_find_what_earlier_ones_set(load):
     lab = load(edit(RIGHT, ("import torch\n", (
         "import torch\nimport os\nos.environ['LAB15_X'] = '1'\nX = os.environ['LAB15_X']\n"
         "os.chdir('/')\nHERE = os.getcwd()\ntorch.set_default_device('cuda')\n"
@@ -79,7 +78,7 @@ def test_later_lines_find_what_earlier_ones_set(load):  # noqa: F811
     lambda: torch.set_default_device("cuda"), lambda: torch.use_deterministic_algorithms(True),
     lambda: torch.autograd.set_detect_anomaly(True), lambda: torch.set_grad_enabled(False),
 ])
-def test_a_test_puts_back_and_an_error_names_it(load, switch):  # noqa: F811
+def test_a_test_puts_back_and_an_error_names_it(load, switch):
     lab, before = load(RIGHT), settings.look()
     with contextlib.suppress(ZeroDivisionError), settings.kept():
         switch()
@@ -104,8 +103,8 @@ def test_fresh_settings_are_those_of_a_new_process():
     settings.put_back(before)
 
 
-def test_check_works_for_the_next_file(load, tmp_path):  # noqa: F811
-    """A kernel in which a file with a default device was judged judges another one as ever."""
+def test_check_works_for_the_next_file(load, tmp_path):
+    """After a file with a default device, the same kernel judges another file as usual."""
     from tests.notebook import report
 
     odd = edit(RIGHT, ("import torch\n", "import torch\ntorch.set_default_device('cuda')\n"))
@@ -120,7 +119,7 @@ def test_check_works_for_the_next_file(load, tmp_path):  # noqa: F811
     assert "default device is cuda" in repr(report(3, path))
 
 
-def test_file_may_import_itself(load):  # noqa: F811
+def test_file_may_import_itself(load):
     from tests.surroundings import itself
 
     line = "    from lab15_grpo import group_advantages\n    groups = rewards.view("
@@ -136,4 +135,4 @@ def test_only_the_standard_library_is_imported():
     """The sandbox ships these files, and a load must not cost more than the file itself."""
     code = ("import sys, tests.labfile; "
             "sys.exit(any(n in sys.modules for n in ('torch', 'numpy', 'pytest')))")
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+    assert run_python("-c", code).returncode == 0

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from instructor.tests.test_loader import RIGHT, STUB, edit
+from instructor.tests.lab_texts import RIGHT, STUB, edit
+from instructor.tests.processes import PLAIN
 from tests.judge import Verdict
 from tests.labfile import TASKS, read_source
 from tests.watch import Board, changed_task, settled, signature
@@ -26,8 +27,7 @@ def watching(folder, *options):
     lab = folder / "lab15_grpo.py"
     right, _ = bench_watch.work_in_progress()  # tasks 1 to 3
     bench_watch.save(lab, right, "in place")
-    env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "NO_COLOR": "1"}
-    terminal = bench_watch.Terminal(lab, *options, env=env)
+    terminal = bench_watch.Terminal(lab, *options, env=PLAIN)
     terminal.wait_for("> task4", 90)
 
     def save(text, words, how="in place"):
@@ -51,7 +51,7 @@ def desk(tmp_path_factory):
 
 
 def with_line(text, code):
-    """Return the text with other code in the place of k3_kl's first line."""
+    """Return the text with k3_kl's first line replaced."""
     return edit(text, (LINE, code))
 
 

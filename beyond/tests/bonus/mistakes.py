@@ -7,9 +7,10 @@ is the pair (clip_eps, clip_high), and p.G is the group size.
 
 from math import exp, log
 
-from tests.suspects import div, mean
+from tests.arithmetic import div, mean
 from tests.suspects_loss import (
     MEANS,
+    STATS,
     SURROGATE,
     lengths,
     over_T,
@@ -18,7 +19,6 @@ from tests.suspects_loss import (
     sums,
     token_mean,
 )
-from tests.suspects_stats import STATS
 
 Stages = dict
 Table = list

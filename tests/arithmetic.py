@@ -1,0 +1,46 @@
+"""Compute on plain Python numbers as torch does on tensors: nothing here raises."""
+
+import math
+
+
+def div(a, b):
+    """Divide as torch does: 0/0 is NaN, x/0 is infinite."""
+    if b == 0:
+        return math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a)
+    return a / b
+
+
+def root(x):
+    """Return the square root, NaN for a negative number, as torch does."""
+    return math.sqrt(x) if x >= 0 else math.nan
+
+
+def mean(values):
+    """Return the mean; NaN for no values."""
+    return div(sum(values), len(values))
+
+
+def variance(values, less=0):
+    """Return the variance, divided by the count minus `less`."""
+    m = mean(values)
+    return div(sum((x - m) ** 2 for x in values), len(values) - less)
+
+
+def std(values, less=0):
+    """Return the standard deviation, divided by the count minus `less`."""
+    return root(variance(values, less))
+
+
+def nudge(function, x, step=1e-5):
+    """Return the gradient of `function` at the matrix `x`, by nudging one entry at a time."""
+    result = []
+    for i, row in enumerate(x):
+        result.append([])
+        for t, value in enumerate(row):
+            ends = []
+            for moved in (value + step, value - step):
+                y = [list(r) for r in x]
+                y[i][t] = moved
+                ends.append(function(y))
+            result[i].append((ends[0] - ends[1]) / (2 * step))
+    return result
