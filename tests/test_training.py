@@ -1,6 +1,6 @@
 """The whole lab, trained once with its default settings. Slow: python -m pytest -q --slow.
 
-Needs all five tasks. Takes about half a minute, and ten seconds more for the first SFT model.
+Needs all five tasks. Takes about half a minute, and seven seconds more for the first SFT model.
 """
 
 import math
