@@ -48,7 +48,8 @@ def wrong_with(task: int, result: Any, args: tuple) -> str | None:
         result: what the function returned.
         args: the arguments of the call, in the order of the contract.
     """
-    given = dict(zip(lab15_run.TASKS[task][1], args))
+    names: Any = lab15_run.TASKS[task][1]
+    given = dict(zip(names, args))
     with torch.no_grad(), warnings.catch_warnings(), contextlib.suppress(Exception):
         warnings.simplefilter("ignore")
         return lab15_run.RESULTS[task](result, given) if task < 5 else None

@@ -34,6 +34,7 @@ def make(seed):
         (6, 24, None, "keywords"),
         (6, 24, 0.4, "plain"),
         (6, 24, 2.5, "plain"),
+        (1, 9, None, "plain"),  # a second group size, so that a fixed number of rows fails
     ]
     cases = [_case(draw, *row) for row in plan]
     again = cases[5]  # the same arguments with another seed must give other samples

@@ -151,7 +151,7 @@ IN_TROUBLE = {  # name: (text, tasks that are lost, a word of the messages)
     "crlf": (SOLUTION.replace("\n", "\r\n"), set(), ""),
     "latin1": (SOLUTION.encode() + b"\n# caf\xe9\n", set(), "UTF-8"),
     "training": (SOLUTION + "\nimport time\ntime.sleep(20)\n", set(), "did not end"),
-    "exit_at_end": (SOLUTION + "\nimport os\nos._exit(1)\n", set(), "definitions"),
+    "exit_at_end": (SOLUTION + "\nimport os\nos._exit(1)\n", set(), "os._exit()"),
     "input": (SOLUTION + "\nname = input('your name? ')\n", set(), "input()"),
     "package": ("import nowhere_to_be_found\n" + SOLUTION, set(), "nowhere_to_be_found"),
     "prints": (SOLUTION + "\nfor i in range(2000):\n    print('x' * 10**5)\n", set(), "prints"),
