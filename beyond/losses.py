@@ -72,9 +72,9 @@ from beyond.pieces import dual_clip as dual_clipped
 from beyond.pieces import two_sided as two_sided_clipped
 
 __all__ = [
-    "ADVANTAGES", "KL_ESTIMATORS", "LOSSES", "assembled", "bnpo", "cispo", "dapo", "dapo_group",
-    "dr_grpo", "dual_clip", "gmpo", "grpo", "gspo", "gspo_token", "guide_custom", "luspo",
-    "reinforce", "reinforce_pp", "rloo", "sapo", "simple_grpo", "torchforge_reinforce",
+    "ADVANTAGES", "KL_ESTIMATORS", "LOSSES", "Loss", "assembled", "bnpo", "cispo", "dapo",
+    "dapo_group", "dr_grpo", "dual_clip", "gmpo", "grpo", "gspo", "gspo_token", "guide_custom",
+    "luspo", "reinforce", "reinforce_pp", "rloo", "sapo", "simple_grpo", "torchforge_reinforce",
     "two_sided", "vespo", "zoo",
 ]
 
