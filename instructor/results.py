@@ -21,9 +21,9 @@ from tests.labfile import TASKS, ascii_line
 from . import feedback, lateness, overrides, tables
 from .edited import Ledger
 from .intake import Submission
-from .reporting.load import CLASS
 
 SCHEMA = 1
+CLASS = ".class.json"  # the names of a class, beside its results
 NOTES = 3  # of a file in the table; its page has all of them
 COLUMNS = ("student", *(f"task{n}" for n in TASKS), "total", "submitted", "late", "note")
 # What came later stands behind: the course system's ids, and how the total came about.

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 from tests.labfile import TASKS
 
+from ..results import CLASS
+
 LARGEST = 4 << 20  # bytes of a results.json
 LARGEST_LAB = 1 << 20  # bytes of a student's file
 STATES = ("written", "unwritten", "missing", "broken")
-CLASS = ".class.json"  # the names of a class, beside its results
 
 
 class Outcome(NamedTuple):
