@@ -1,5 +1,9 @@
 """Optional rooms behind the lab: other losses, real models, many machines; see README.md.
 
+Typed by a user: the commands train_hf, sft, plot, smollm, smollm_run, compare, longtask,
+services_run, staleness, launch.tiny, launch.plan, and the exercises in bonus. Behind them,
+from below: losses, tasks, parallel; student, saving; hf, compare, launch; services, adapters.
+
     from beyond import GRPOTrainer, GRPOConfig, ExactMatchReward
 
 GRPOConfig here belongs to GRPOTrainer; the lab's own stays in lab15_grpo.py.
@@ -8,13 +12,13 @@ GRPOConfig here belongs to GRPOTrainer; the lab's own stays in lab15_grpo.py.
 import importlib
 
 _HOMES = {
-    "GRPOTrainer": "trainer", "GRPOConfig": "config",
+    "GRPOTrainer": "hf.trainer", "GRPOConfig": "hf.config",
     **dict.fromkeys(
         ("BaseReward", "RewardOutput", "ExactMatchReward", "NumericReward", "FormatReward",
          "ThinkTagReward", "LengthPenaltyReward", "CompositeReward",
-         "ReasoningGymReward"), "rewards"),
+         "ReasoningGymReward"), "tasks.rewards"),
     **dict.fromkeys(
-        ("format_prompt", "extract_answer", "load_gsm8k", "load_gsm8k_mock"), "data"),
+        ("format_prompt", "extract_answer", "load_gsm8k", "load_gsm8k_mock"), "tasks.data"),
 }
 __all__ = sorted(_HOMES)
 

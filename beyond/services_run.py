@@ -8,7 +8,7 @@
 
 The output folder holds history.json (the lab's curves, and staleness, weight_version, dropped,
 seconds), config.json, policy.pt, curves.png and checkpoint.pt. Ctrl-C is a normal end.
-Settings: beyond/services_config.py. Monarch: pip install -r beyond/requirements-monarch.txt.
+Settings: beyond/services/config.py. Monarch: pip install -r beyond/requirements-monarch.txt.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import os
 import sys
 from pathlib import Path
 
-from beyond.services_config import add_arguments, from_flags
+from beyond.services.config import add_arguments, from_flags
 from beyond.settings import default_path
 
 MISSING = ("beyond.services_run needs Monarch, which there is for Linux and macOS: "
@@ -53,7 +53,7 @@ def servers(flags: argparse.Namespace) -> list | None:
         return None
     if not flags.model:
         raise ValueError("--vllm needs --model, the folder that the server was started with")
-    from beyond.services_vllm import VLLMGenerator
+    from beyond.services.vllm import VLLMGenerator
 
     return [VLLMGenerator(url, flags.model, Path(flags.out) / f"weights{i}")
             for i, url in enumerate(flags.vllm)]
@@ -95,7 +95,7 @@ def run(flags: argparse.Namespace) -> int:
     """Train with parsed flags; return the exit code."""
     from monarch.actor import shutdown_context
 
-    from beyond.services import Services
+    from beyond.services.controller import Services
 
     try:
         services = Services(from_flags(flags), flags.lab, flags.out, flags.model, flags.reward,
@@ -131,7 +131,7 @@ def put_aside(out: Path) -> None:
     Raises:
         OSError: it cannot be done.
     """
-    from beyond import logs
+    from beyond.saving import logs
 
     if (out / "checkpoint.pt").is_file():
         logs.put_aside(out, [out / name for name in FILES],

@@ -1,6 +1,6 @@
 """Settings as a dataclass: help texts and ranges, a YAML file, KEY=VALUE, flags.
 
-config.py (train_hf, sft) and services_config.py are such dataclasses; here is what they share,
+config.py (train_hf, sft) and services/config.py are such dataclasses; here is what they share,
 and which lab file a command takes unless --lab names one. A file is read first, then KEY=VALUE,
 then flags: the later ones win.
 """

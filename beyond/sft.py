@@ -12,19 +12,20 @@ from typing import Any
 
 import torch
 
-from beyond import checkpoints, hf_backend
-from beyond.batches import next_rows
-from beyond.checkpoints import seed_everything
-from beyond.config import GRPOConfig, add_arguments, from_flags
-from beyond.data import load_rows, usable
-from beyond.hf_policy import advice_when_memory_is_out, load_policy
-from beyond.logs import RunLog, mean_of
-from beyond.parallel import World
-from beyond.schedule import Schedule
+from beyond.hf import backend
+from beyond.hf.batches import next_rows
+from beyond.hf.config import GRPOConfig, add_arguments, from_flags
+from beyond.hf.policy import advice_when_memory_is_out, load_policy
+from beyond.hf.schedule import Schedule
+from beyond.parallel.ranks import World
+from beyond.saving import checkpoints
+from beyond.saving.checkpoints import seed_everything
+from beyond.saving.logs import RunLog, mean_of
 from beyond.smollm import model_folder
+from beyond.tasks.data import load_rows, usable
 
 
-def spoken_ids(policy: hf_backend.Policy, text: str) -> list[int]:
+def spoken_ids(policy: backend.Policy, text: str) -> list[int]:
     """Return a response's ids and the end token; one that is too long is cut, without an end."""
     end = policy.tokenizer.eos_token_id
     end = min(policy.ends) if end is None else end
@@ -32,9 +33,9 @@ def spoken_ids(policy: hf_backend.Policy, text: str) -> list[int]:
     return ids[: policy.max_new_tokens]  # an end where it was cut would teach to stop there
 
 
-def demonstrations(policy: hf_backend.Policy, rows: list[dict]) -> dict:
+def demonstrations(policy: backend.Policy, rows: list[dict]) -> dict:
     """Return rows as sample would: the reference as the response, its end token included."""
-    known = hf_backend.encode(policy, [row["text"] for row in rows])
+    known = backend.encode(policy, [row["text"] for row in rows])
     spoken = [spoken_ids(policy, str(row["reference"])) for row in rows]
     T = max(map(len, spoken))
     put: dict[str, Any] = {"device": policy.device}
@@ -55,7 +56,7 @@ class SFTTrainer:
         cfg: a GRPOConfig; prompts_per_step rows make a batch, micro_batch of them at a time.
     """
 
-    def __init__(self, policy: hf_backend.Policy, cfg: GRPOConfig):
+    def __init__(self, policy: backend.Policy, cfg: GRPOConfig):
         self.policy, self.cfg, self.done = policy, cfg, 0
         self.window: list[dict[str, float]] = []  # metrics since the last log
         trained = [p for p in policy.parameters() if p.requires_grad]
@@ -71,7 +72,7 @@ class SFTTrainer:
         self.opt.zero_grad(set_to_none=True)
         total = 0.0
         for part in parts:
-            loss = -hf_backend.sequence_logprobs(self.policy, part).sum() / tokens
+            loss = -backend.sequence_logprobs(self.policy, part).sum() / tokens
             loss.backward()
             total += float(loss.detach())
         parameters = [p for g in self.opt.param_groups for p in g["params"]]

@@ -20,7 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", str(min(2, os.cpu_count() or 1)))
 
 import torch
 
-from beyond import hf_backend, plot, train_hf
+from beyond import plot, train_hf
+from beyond.hf import backend
 from beyond.smollm import FOLDER, model_folder
 from lab15_run import TOP, about
 from tinylm import write_file
@@ -42,8 +43,8 @@ def answers(trainer) -> list[str]:
     """Return a sampled response to each of the first evaluation questions, always one draw."""
     prompts = [row["prompt"] for row in trainer.eval_rows[:SHOWN]]
     generator = torch.Generator(trainer.policy.device).manual_seed(1)
-    return hf_backend.decode_responses(
-        hf_backend.sample(trainer.policy, prompts, generator=generator))
+    return backend.decode_responses(
+        backend.sample(trainer.policy, prompts, generator=generator))
 
 
 def samples_table(rows: list[dict], before: list[str], after: list[str]) -> str:

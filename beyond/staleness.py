@@ -59,7 +59,7 @@ class Setting(NamedTuple):
         return f"{self.correction}_{self.staleness}" + ("_fast" if self.lr != LR else "")
 
     def flags(self) -> list[str]:
-        """Return the flags of beyond.staleness_run."""
+        """Return the flags of beyond.services.staleness_run."""
         if self.correction == "plain":
             return ["--plain", "--lr", str(self.lr)]
         return ["--staleness", str(self.staleness), "--correction", self.correction,
@@ -176,8 +176,8 @@ def one(setting: Setting, seed: int, tell: Callable[[], Any], extra: list[str]) 
     """
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run.json"
-        command = [sys.executable, "-m", "beyond.staleness_run", *setting.flags(), "--seed",
-                   str(seed), "--out", str(out), *extra]
+        command = [sys.executable, "-m", "beyond.services.staleness_run", *setting.flags(),
+                   "--seed", str(seed), "--out", str(out), *extra]
         last = ""
         with subprocess.Popen(command, cwd=TOP, text=True, encoding="utf-8", errors="replace",
                               env=os.environ | {"OMP_NUM_THREADS": "1"},

@@ -6,8 +6,8 @@
     python -m beyond.train_hf --resume --output-dir runs/hf       go on after a kill
     torchrun --nproc-per-node 2 -m beyond.train_hf --parallel fsdp --step ours     2 processes
 
-Settings: beyond/config.py. What it leaves in the output folder: beyond/logs.py and checkpoints.py.
-Several processes: beyond/parallel.py.
+Settings: beyond/hf/config.py. What it leaves in the output folder: beyond/saving. Several
+processes: beyond/parallel/ranks.py.
 """
 
 import argparse
@@ -20,15 +20,17 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
 
-from beyond import data, hf_backend, parallel, rewards
-from beyond.batches import check_parts
-from beyond.config import GRPOConfig, add_arguments, from_flags
-from beyond.hf_policy import load_policy
-from beyond.parallel_tp import one_of
-from beyond.plugins import default_lab, from_file, load_student, loss_differs
+from beyond.hf import backend
+from beyond.hf.batches import check_parts
+from beyond.hf.config import GRPOConfig, add_arguments, from_flags
+from beyond.hf.policy import load_policy
+from beyond.hf.trainer import GRPOTrainer, quiet
+from beyond.parallel import ranks
+from beyond.parallel.tensor import one_of
 from beyond.settings import nearest
 from beyond.smollm import model_folder
-from beyond.trainer import GRPOTrainer, quiet
+from beyond.student.plugins import default_lab, from_file, load_student, loss_differs
+from beyond.tasks import data, rewards
 from tinylm import write_file
 
 REWARDS = {
@@ -119,7 +121,7 @@ def materials(flags: argparse.Namespace, cfg: GRPOConfig) -> tuple:
     Raises:
         OSError, ValueError: what is wrong, in one line.
     """
-    lab = load_student(flags.lab, hf_backend) if flags.lab else default_lab()
+    lab = load_student(flags.lab, backend) if flags.lab else default_lab()
     if flags.lab and (warning := loss_differs(lab)):
         print(warning)
     rows = load_data(flags.data, cfg.seed, flags.max_samples)
@@ -131,21 +133,21 @@ def materials(flags: argparse.Namespace, cfg: GRPOConfig) -> tuple:
 
 
 def build(
-    flags: argparse.Namespace, world: parallel.World | None = None
+    flags: argparse.Namespace, world: ranks.World | None = None
 ) -> tuple[GRPOTrainer, list[dict]]:
     """Return (trainer, training rows) of parsed flags; every rank must call it.
 
     Raises:
         OSError, ValueError: what is wrong, in one line; on all ranks.
     """
-    cfg, world = settings_of(flags), world or parallel.World()
+    cfg, world = settings_of(flags), world or ranks.World()
     if world.many:
-        cfg = parallel.settings(cfg, world)
+        cfg = ranks.settings(cfg, world)
         with quiet(world):  # one process of each machine fetches the model, the others wait
             fetch = not flags.model and world.local_rank == 0
-            parallel.agree(world, lambda: model_folder() if fetch else None)
+            ranks.agree(world, lambda: model_folder() if fetch else None)
     with quiet(world):
-        policy, reward, lab, held, rows = parallel.agree(world, lambda: materials(flags, cfg))
+        policy, reward, lab, held, rows = ranks.agree(world, lambda: materials(flags, cfg))
     check_parts(len(rows), cfg, one_of(world, cfg.parallel))
     return GRPOTrainer(policy, None, reward, cfg, lab, held, world=world), rows
 
@@ -156,7 +158,7 @@ def main(args: list[str] | None = None) -> int:
     if flags.threads > 0:
         torch.set_num_threads(flags.threads)
     if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return train(flags, parallel.World())
+        return train(flags, ranks.World())
     from torch.distributed.elastic.multiprocessing.errors import record
 
     return record(train_as_one_of_many)(flags) or 0
@@ -165,17 +167,17 @@ def main(args: list[str] | None = None) -> int:
 def train_as_one_of_many(flags: argparse.Namespace) -> int:
     """Train as one process of torchrun; return the exit code."""
     try:
-        world = parallel.start(settings_of(flags).device)
+        world = ranks.start(settings_of(flags).device)
     except (OSError, ValueError) as error:
         if os.environ.get("RANK") == "0":
             print(error)
         return 2
     code = train(flags, world)
-    parallel.stop(world)
+    ranks.stop(world)
     return code
 
 
-def train(flags: argparse.Namespace, world: parallel.World) -> int:
+def train(flags: argparse.Namespace, world: ranks.World) -> int:
     """Train and write summary.json; return the exit code.
 
     Raises:

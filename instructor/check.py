@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from tests.labfile import TASKS
 
-from . import runner
-from .variants import CHAFFS, WHEATS, Variant, chaffs, cut_at, trivial, wheats
+from .variants import runner
+from .variants.catalog import CHAFFS, WHEATS, Variant, chaffs, cut_at, trivial, wheats
 
 ENOUGH = 0.9  # the part of the chaffs that has to be named
 GOOD = {"accepted", "caught", "named", "unnamed"}
@@ -50,7 +50,7 @@ def names_of(result: runner.Result) -> set[str]:
     An id counts only if its text stands in the message. The general ones ("any.shape") tell what
     came back and name no mistake; they are left out.
     """
-    from tests.explain import likely
+    from tests.messages.explain import likely
 
     found = set()
     for failure in result.failures:
@@ -97,7 +97,7 @@ def _how_named(variant: Variant, result: runner.Result, named: set[str]) -> str:
 
 def flaws(verdict: Verdict) -> list[str]:
     """Return what is wrong with the form of a variant's messages."""
-    from tests.explain import MOST, WIDTH
+    from tests.messages.explain import MOST, WIDTH
 
     body = [line.strip() for line in cut_at(verdict.variant.task)[3].splitlines()]
     secret = [line.split("  #")[0] for line in body if len(line) > 20]

@@ -28,11 +28,14 @@ import torch
 
 from tests.labfile import ascii_line
 
-from . import classlist, intake, lateness, points, syscalls, uploads
-from .bwrap import PREFIX, complaint, python, sweep
-from .judging import Course, file_hash, judge
-from .results import ByHand, Results, write
-from .sandbox import Clock, Limits, Maker, SandboxError
+from .box import syscalls
+from .grading import points
+from .grading.bwrap import PREFIX, complaint, python, sweep
+from .grading.judging import Course, file_hash, judge
+from .grading.sandbox import Clock, Limits, Maker, SandboxError
+from .records import classlist, lateness, uploads
+from .records.results import ByHand, Results, write
+from .submissions import intake
 
 REMEDY = """Without bubblewrap a student's code has all rights of your account. Either
 install it and let it make namespaces:

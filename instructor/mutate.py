@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from tests.labfile import ROOT, TASKS
 
-from . import runner
-from .mutators import Mutant, mutants
-from .variants import Variant
+from .variants import runner
+from .variants.catalog import Variant
+from .variants.mutators import Mutant, mutants
 
-EQUIVALENT = ROOT / "instructor" / "equivalent.toml"
+EQUIVALENT = ROOT / "instructor" / "variants" / "equivalent.toml"
 
 
 Key = tuple[int, str, str]  # task, lines before, lines after

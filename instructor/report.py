@@ -20,8 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy and torch
 from tests.labfile import ascii_line
 from tinylm import write_file
 
-from . import results, tables
-from .classlist import some
+from .records import results, tables
+from .records.classlist import some
 from .reporting import anonymous, figures, load
 
 TEMPLATES = Path(__file__).with_name("reporting")

@@ -14,23 +14,24 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.explain import MISTAKES
+from tests.messages.explain import MISTAKES
 
-from . import direct, judging, variants
-from .results import write
+from .grading import judging
+from .records.results import write
+from .variants import catalog, direct
 
 FILE = Path(__file__).with_name("reporting") / "signatures.json"
 SEEDS = ("one seed for the signatures", "another seed for the signatures")
 
 
-def failing(variant: variants.Variant, course: judging.Course, folder: Path) -> tuple[str, ...]:
+def failing(variant: catalog.Variant, course: judging.Course, folder: Path) -> tuple[str, ...]:
     """Return the names of the hidden tests that a variant does not pass, in their order."""
     passed = direct.verdict(variant.text, variant.task, course, folder)[1]
     tests = course.modules[variant.task].TESTS
     return tuple(test.name for name, test in tests.items() if not passed[name])
 
 
-def made(chaffs: Iterable[variants.Variant],
+def made(chaffs: Iterable[catalog.Variant],
          seeds: Iterable[str] = SEEDS) -> dict[str, list[list[str]]]:
     """Return {mistake: the different sets of hidden tests that fail with it}.
 
@@ -55,7 +56,7 @@ def made(chaffs: Iterable[variants.Variant],
 
 def main() -> int:
     """Write the file."""
-    table = made(variants.chaffs())
+    table = made(catalog.chaffs())
     lines = [f"{json.dumps(key)}: {json.dumps(sets)}" for key, sets in table.items()]
     write(FILE, "{\n" + ",\n".join(lines) + "\n}\n")
     print(f"{len(table)} mistakes: {FILE}")

@@ -19,8 +19,6 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch: more threads are slower on 
 
 import pytest
 
-from tests import guard, hints, screen, settings, shadows
-from tests.describe import failure
 from tests.labfile import (
     DEFAULT_LAB,
     TASKS,
@@ -30,9 +28,13 @@ from tests.labfile import (
     no_lab_file,
     task_state,
 )
-from tests.limits import SECONDS, OutOfTime, TimeLimit, memory_limit
-from tests.progress import COLLECTED, ENDLESS, LAB, OUTCOMES, load_notes, progress
-from tests.surroundings import itself, tamed
+from tests.loader import settings, shadows
+from tests.loader.limits import SECONDS, OutOfTime, TimeLimit, memory_limit
+from tests.loader.surroundings import itself, tamed
+from tests.messages import hints, screen
+from tests.messages.describe import failure
+from tests.messages.progress import COLLECTED, ENDLESS, LAB, OUTCOMES, load_notes, progress
+from tests.runner import guard
 
 WHOLE = pytest.StashKey()  # of the config: pytest's list of failures, while it is shortened
 CLOCK = pytest.StashKey()  # of the config: the time limit of the test that runs

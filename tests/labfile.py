@@ -26,10 +26,10 @@ import types
 from pathlib import Path
 from typing import NamedTuple
 
-from tests import settings
-from tests.errors import advice, syntax_advice
-from tests.limits import SECONDS, OutOfTime, TimeLimit
-from tests.surroundings import ROOT, EndsPython, imports, itself, leans_on, quiet, tamed
+from tests.loader import settings
+from tests.loader.errors import advice, syntax_advice
+from tests.loader.limits import SECONDS, OutOfTime, TimeLimit
+from tests.loader.surroundings import ROOT, EndsPython, imports, itself, leans_on, quiet, tamed
 
 DEFAULT_LAB = ROOT / "lab15_grpo.py"
 LARGEST = 8 << 20  # bytes; a lab file has a few thousand

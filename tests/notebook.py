@@ -14,11 +14,11 @@ import os
 import sys
 from pathlib import Path
 
-from tests import hints as texts
-from tests import settings, shadows
-from tests.judge import JudgeError, judge, option_for, told
 from tests.labfile import DEFAULT_LAB, NUMBER_OF, ROOT, TASKS, ascii_line
-from tests.limits import SECONDS
+from tests.loader import settings, shadows
+from tests.loader.limits import SECONDS
+from tests.messages import hints as texts
+from tests.runner.judge import JudgeError, judge, option_for, told
 
 _failures = {}  # file -> task -> failures in a row, in this kernel
 

@@ -7,8 +7,8 @@ import torch
 
 import tinylm
 
-from .explain import cause, compare, fail, show
-from .standin import attempt, stand_in
+from .messages.explain import cause, compare, fail, show
+from .spec.standin import attempt, stand_in
 
 # The prompts differ in length, P differs from G, and among the responses are some that a looser
 # comparison than tinylm.reward would let pass ("185" and "085" for "85", "+3" for "3").

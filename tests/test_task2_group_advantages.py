@@ -5,9 +5,10 @@ import functools
 import pytest
 import torch
 
-from . import explain, oracle
-from .suspects import fits, guesses, identify, named_crash, outcome
-from .suspects_advantages import TABLE, run
+from .messages import explain
+from .mistakes.search import fits, guesses, identify, named_crash, outcome
+from .mistakes.task2 import TABLE, run
+from .spec import oracle
 
 # One hand-computed case. The four rewards 1, 0, 0, 0 have the mean 1/4. Their distances from it
 # are 3/4 and three times -1/4, so the mean of the squares is (9 + 1 + 1 + 1) / 16 / 4 = 0.1875

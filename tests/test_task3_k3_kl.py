@@ -5,9 +5,10 @@ import functools
 import pytest
 import torch
 
-from . import explain, oracle
-from .suspects import guesses, identify, outcome
-from .suspects_kl import TABLE, run
+from .messages import explain
+from .mistakes.search import guesses, identify, outcome
+from .mistakes.task3 import TABLE, run
+from .spec import oracle
 
 # One hand-computed case: logp = -1, -2, -1 and ref_logp = -2, -1, -1, so d = -1, 1, 0.
 #    k3:  exp(-1) + 1 - 1 = 0.3679    exp(1) - 1 - 1 = 0.7183    exp(0) - 0 - 1 = 0

@@ -9,10 +9,11 @@ import math
 import pytest
 import torch
 
-from . import explain, oracle
-from .standin import stand_in
-from .suspects import fits, guesses, identify, named_crash, outcome
-from .suspects_loss import KEYS, LOSS_TABLE, STATS, STATS_OF, Probe, cells, run
+from .messages import explain
+from .mistakes.search import fits, guesses, identify, named_crash, outcome
+from .mistakes.task4 import KEYS, LOSS_TABLE, STATS, STATS_OF, Probe, cells, run
+from .spec import oracle
+from .spec.standin import stand_in
 
 LOSS = ("loss", "grad")
 ONES = [[1.0] * 9] * 9

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from . import oracle_step as oracle
-from .explain import compare, fail
-from .step_checks import (
+from .messages.explain import compare, fail
+from .spec import oracle_step as oracle
+from .spec.step_checks import (
     LENGTHS,
     REWARDS,
     ROLLOUT,

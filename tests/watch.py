@@ -11,7 +11,7 @@ import sys
 if __name__ == "__main__":
     if not __package__:  # python tests/watch.py
         sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    from tests import shadows
+    from tests.loader import shadows
 
     shadows.stop()  # before anything is imported that a file of the student's may hide
 
@@ -23,11 +23,11 @@ import shutil
 import threading
 import time
 
-from tests import hints
-from tests.judge import JudgeError, Verdict, option_for, told, warm_up
 from tests.labfile import DEFAULT_LAB, TASKS, ascii_line, cut, read_source
-from tests.limits import SECONDS
-from tests.runs import Forked, Spawned, can_fork
+from tests.loader.limits import SECONDS
+from tests.messages import hints
+from tests.runner.judge import JudgeError, Verdict, option_for, told, warm_up
+from tests.runner.processes import Forked, Spawned, can_fork
 
 SETTLE = 0.05  # seconds an editor may need between the first and the last byte of a save
 LOOK = 20  # milliseconds between two looks at what the system reports

@@ -20,8 +20,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # python beyond/bench/answers.py
 
-from beyond import math_helper
-from beyond.rewards import NumericReward
+from beyond.tasks import math_helper
+from beyond.tasks.rewards import NumericReward
 from lab15_run import commit, machine
 
 HERE = Path(__file__).resolve().parent

@@ -44,7 +44,7 @@ def steps_of(flags, world, how: str, prompts: int) -> dict[str, float]:
         prompts: of a step, over all processes.
     """
     from beyond import GRPOConfig, GRPOTrainer
-    from beyond.data import load_sums
+    from beyond.tasks.data import load_sums
 
     model, tokenizer = make_model(flags)
     with tempfile.TemporaryDirectory() as out:
@@ -68,14 +68,14 @@ def one_process(flags) -> int:
 
     import torch
 
-    from beyond import parallel
+    from beyond.parallel import ranks
 
     torch.set_num_threads(1)
-    world = parallel.start()
+    world = ranks.start()
     with contextlib.redirect_stdout(sys.stderr):
-        parallel.gather(world, None)  # all begin together
-        alone = steps_of(flags, parallel.World(), flags.how, flags.prompts // world.size)
-        slowest = parallel.extreme(world, [alone["step_s"]])[0]
+        ranks.gather(world, None)  # all begin together
+        alone = steps_of(flags, ranks.World(), flags.how, flags.prompts // world.size)
+        slowest = ranks.extreme(world, [alone["step_s"]])[0]
         found = steps_of(flags, world, flags.how, flags.prompts) if world.many else alone
     if world.main:
         share = max(0.0, 1 - slowest / found["step_s"]) if world.many else 0.0
@@ -84,7 +84,7 @@ def one_process(flags) -> int:
             "median_step_s": round(found["step_s"], 4), "tokens_a_step": found["tokens"],
             "tokens_per_s": round(found["tokens"] / found["step_s"], 1),
             "own_share_alone_s": round(slowest, 4), "communication": round(share, 3)}))
-    parallel.stop(world)
+    ranks.stop(world)
     return 0
 
 

@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for python beyon
 
 import tinylm
 from beyond.bench.common import save, seconds
-from beyond.plugins import backend_with
+from beyond.student.plugins import backend_with
 from lab15_run import TOP, about
 from tests.labfile import load_lab
 

@@ -10,7 +10,9 @@ import argparse
 import sys
 import tempfile
 
-from beyond import data, hf_backend, plugins
+from beyond.hf import backend
+from beyond.student import plugins
+from beyond.tasks import data
 
 
 def digits(completions, **_):
@@ -20,7 +22,7 @@ def digits(completions, **_):
 
 def right(completions, reference, **_):
     """Return 1.0 for each response whose first line is the answer."""
-    return [hf_backend.reward(text.split("\n")[0], r) for text, r in zip(completions, reference)]
+    return [backend.reward(text.split("\n")[0], r) for text, r in zip(completions, reference)]
 
 
 def model_and_tokenizer(folder: str | None):
@@ -52,13 +54,13 @@ def main(args: list[str] | None = None) -> None:
     parser.add_argument("--adv", default="trl", help="trl, or lab: your group_advantages")
     parser.add_argument("--steps", type=int, default=60)
     flags = parser.parse_args(args)
-    lab = plugins.load_student(flags.lab, hf_backend) if flags.lab else plugins.default_lab()
+    lab = plugins.load_student(flags.lab, backend) if flags.lab else plugins.default_lab()
     print(plugins.loss_differs(lab) or "your grpo_loss is that of Task 4")
 
     import torch
     from datasets import Dataset
 
-    from beyond.plug_trl import TRLConfig, TRLTrainer
+    from beyond.adapters.trl import TRLConfig, TRLTrainer
 
     config = TRLConfig(
         per_device_train_batch_size=16, num_generations=8, max_steps=flags.steps, num_iterations=2,

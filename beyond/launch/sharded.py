@@ -6,7 +6,7 @@ import warnings
 import torch
 
 import tinylm
-from beyond.parallel import World, full, wrap
+from beyond.parallel.ranks import World, full, wrap
 
 
 class Policy:

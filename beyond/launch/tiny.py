@@ -31,11 +31,10 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 import lab15_run
 import tinylm
-from beyond import checkpoints
-from beyond.lab_checks import LabError
 from beyond.launch.sharded import Policy
 from beyond.losses import LOSSES
-from beyond.parallel import (
+from beyond.losses.names import VARIANTS, Variant, functions, resolve
+from beyond.parallel.ranks import (
     KINDS,
     World,
     ctrl_c,
@@ -48,9 +47,10 @@ from beyond.parallel import (
     stopped,
     total,
 )
-from beyond.plugins import load_student
+from beyond.saving import checkpoints
 from beyond.settings import default_path
-from beyond.variants import VARIANTS, Variant, functions, resolve
+from beyond.student.checks import LabError
+from beyond.student.plugins import load_student
 from tests.labfile import load_lab
 
 KEEP = 2  # checkpoints

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from tests import skips
+from tests.runner import skips
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch; more are slower on tensors so small
 # A shell's background job ignores Ctrl-C, and so would every process that a test starts.

@@ -4,8 +4,9 @@
     f = loss_for("trl", "dapo", {"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28})
     loss, stats = f(logp, old_logp, ref_logp, adv, mask)
 
-loss_for returns a function of beyond/losses.py (or `assembled`, where a combination has no name)
-with every option of `hyper` bound by name; only strings are looked up here; no formula is written.
+loss_for returns a function of beyond/losses/variants.py (or `assembled`, where a combination has no
+name) with every option of `hyper` bound by name; only strings are looked up here; no formula is
+written.
 `project` is the first part of a record's name: the libraries use the same words for other things.
 A combination that we do not build raises Unsupported with the reason.
 """
@@ -17,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beyond import losses, pieces
-from beyond.weights import near_sampler, tis
+from beyond import losses
+from beyond.losses import pieces
+from beyond.losses.weights import near_sampler, tis
 
 Hyper = dict[str, Any]
 Call = Callable[..., tuple[Tensor, dict[str, float]]]
@@ -234,7 +236,7 @@ def verl_kl(name: str) -> Callable[..., Tensor]:
 
 def verl_tis(h: Hyper) -> Call:
     """Return reinforce weighted against old_logp as the sampler: a number, or "low_high"."""
-    from beyond.weights import sequence_weights, token_weights
+    from beyond.losses.weights import sequence_weights, token_weights
 
     level = pick({"token": token_weights, "sequence": sequence_weights}, h["rollout_is"],
                  "rollout_is")

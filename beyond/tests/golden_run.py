@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beyond.advantages import combined, group_advantages, leave_one_out
 from beyond.losses import dapo, grpo
-from beyond.pieces import k1, k2, k3, real_tokens, response_mean, token_mean
-from beyond.shaping import informative_groups, overlong_penalty
+from beyond.losses.advantages import combined, group_advantages, leave_one_out
+from beyond.losses.pieces import k1, k2, k3, real_tokens, response_mean, token_mean
+from beyond.losses.shaping import informative_groups, overlong_penalty
+from beyond.losses.weights import entropy_bonus, entropy_of_logits, sequence_weights, token_weights
 from beyond.tests.golden_map import Unsupported, loss_for, nonempty, tensor, verl_kl
-from beyond.weights import entropy_bonus, entropy_of_logits, sequence_weights, token_weights
 
 DATA = Path(__file__).resolve().parent / "data" / "goldens"
 FILES = ("derived", "trl", "verl", "torchforge", "titanrl", "openrlhf", "forge_rl")

@@ -13,8 +13,8 @@ from beyond.tests.bonus import conftest as bonus
 from beyond.tests.bonus import mistakes, test_bonus1_dapo, test_bonus2_gspo
 from beyond.tests.bonus.exercises import EXERCISES, KEYS, Checks, Probe
 from beyond.tests.inputs import case, value_and_gradient
-from tests import explain
-from tests.suspects import outcome
+from tests.messages import explain
+from tests.mistakes.search import outcome
 
 TOP = Path(__file__).resolve().parents[2]
 MODULES = {1: test_bonus1_dapo, 2: test_bonus2_gspo}

@@ -85,12 +85,14 @@ def build(out: Path, checkpoint: Path) -> None:
 
 
 def _copy_modules(source: Path, target: Path, patterns: tuple[str, ...]) -> None:
-    """Copy the files of a folder, none below it; what is no longer in it goes."""
+    """Copy the files of a folder and below it; what is no longer in it goes."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for pattern in patterns:
-        for path in sorted(source.glob(pattern)):
-            shutil.copyfile(path, target / path.name)
+        for path in sorted(source.rglob(pattern)):
+            copy = target / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
 
 
 def _exchange(folder: Path) -> None:

@@ -20,7 +20,8 @@ from .bundle import listed, zipped
 HERE = ROOT / "instructor" / "gradescope"
 AT_ROOT = ("setup.sh", "run_autograder")  # Gradescope looks for them there
 NEEDED = re.compile(
-    r"(instructor/\w+\.py|instructor/(hidden|gradescope)/\w+\.py|tests/.*|tinylm\.py"
+    r"(instructor/\w+\.py|tests/.*|"
+    r"instructor/(box|grading|hidden|gradescope|records|submissions)/\w+\.py|tinylm\.py"
     r"|lab15_grpo\.py|lab15_run\.py|solutions/lab15_grpo\.py|LICENSE)"
 )
 PACKAGES = ("torch", "numpy", "pytest", "tqdm", "filelock")  # what grading imports

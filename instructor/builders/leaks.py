@@ -64,7 +64,7 @@ def secrets() -> tuple[Secret, ...]:
     solution = _lines(_read("solutions/lab15_grpo.py"))
     hidden = sorted((ROOT / "instructor" / "hidden").glob("task*.py"))
     hidden.append(ROOT / "instructor" / "hidden" / "common.py")
-    chaffs = tomllib.loads(_read("instructor/chaffs.toml"))["chaff"]
+    chaffs = tomllib.loads(_read("instructor/variants/chaffs.toml"))["chaff"]
     found: dict[str, str] = {}
     for kind, lines in (
         ("solution", solution),

@@ -25,8 +25,8 @@ from pathlib import Path, PurePosixPath
 
 from tests.labfile import ROOT
 
-from .. import archives, exports, intake
 from ..builders import course as builder
+from ..submissions import archives, exports, intake
 from .lab15_nbgrader import collect, kernel, repair, scores
 
 ASSIGNMENT = builder.ASSIGNMENT

@@ -14,7 +14,7 @@ from tests.labfile import ROOT, is_real
 class Test(NamedTuple):
     """One hidden test. All that a student ever sees of it are its name and its hint.
 
-    What it is worth stands in instructor/points.py.
+    What it is worth stands in instructor/grading/points.py.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Case:
         expect: what the judgement needs; never leaves the grader.
         tests: ids of the tests that this case takes part in.
         answer: answers the stand-ins' questions (Task 5).
-        simple: whether it is one of the task's simple cases; see instructor/points.py.
+        simple: whether it is one of the task's simple cases; see instructor/grading/points.py.
     """
 
     send: dict

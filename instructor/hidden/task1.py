@@ -4,8 +4,8 @@ from collections import Counter
 
 import torch
 
+from ..box.standins import odd_reward
 from .common import Case, Draw, Test, equal, is_tensor, ok
-from .standins import odd_reward
 
 TESTS = {
     "form": Test("a dict with out, responses, rewards", "look at the names of its keys"),

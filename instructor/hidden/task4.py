@@ -8,8 +8,8 @@ import torch
 
 from tests.labfile import is_real
 
+from ..box.standins import odd_k3
 from .common import Case, Draw, Test, equal, is_tensor, near, ok, reference
-from .standins import odd_k3
 
 TESTS = {
     "form": Test("(loss, stats)", "a loss of one number with a gradient, and a dict"),

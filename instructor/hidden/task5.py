@@ -8,7 +8,7 @@ import torch
 
 from tests.labfile import is_real
 
-from . import standins
+from ..box import standins
 from .common import Case, Draw, Test, equal, near, ok, reference
 
 TESTS = {

@@ -72,7 +72,7 @@ def identifiers() -> frozenset[str]:
 @functools.cache
 def vocabulary() -> frozenset[str]:
     """Return the words that a page may show: those, and the words of the tests and chapter."""
-    tests = [p.relative_to(ROOT) for p in sorted((ROOT / "tests").glob("*.py"))]
+    tests = [p.relative_to(ROOT) for p in sorted((ROOT / "tests").rglob("*.py"))]
     words = WORD.findall(_given(["chapter.md", *map(str, tests)]))
     return identifiers() | frozenset(words)
 

@@ -49,7 +49,7 @@ def believed(task: int, names: Sequence[str], failed: Iterable[str]) -> dict[str
         names: of the mistakes, as the public tests gave them.
         failed: names of the task's hidden tests that failed.
     """
-    from tests.explain import MISTAKES
+    from tests.messages.explain import MISTAKES
 
     known, all_failed = signatures(), frozenset(failed)
     here = [n for n in dict.fromkeys(names) if n in MISTAKES

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.labfile import TASKS
 
-from ..intake import NOTHING
+from ..submissions.intake import NOTHING
 from . import anonymous, copies, doubt, similar
 from .load import Found, Record, lab_text
 
@@ -78,7 +78,7 @@ def of_task(records: Sequence[Record], number: int) -> dict[str, Any]:
 
 def known(name: str) -> tuple[str, int | None]:
     """Return (text, chapter section or None) of a mistake."""
-    from tests.explain import MISTAKES
+    from tests.messages.explain import MISTAKES
 
     return MISTAKES[name].text, MISTAKES[name].section
 

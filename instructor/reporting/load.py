@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tests.labfile import TASKS
 
-from ..results import CLASS
+from ..records.results import CLASS
 
 LARGEST = 4 << 20  # bytes of a results.json
 LARGEST_LAB = 1 << 20  # bytes of a student's file

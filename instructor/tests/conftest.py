@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from tests import skips
 from tests.labfile import ROOT, TASKS, load_lab
+from tests.runner import skips
 
 
 def pytest_configure(config):
@@ -40,9 +40,11 @@ def room(tmp_path_factory):
     """A small copy of the lab with two short tests per task, in a path with spaces."""
     root = tmp_path_factory.mktemp("a lab") / "in a folder"
     (root / "tests").mkdir(parents=True)
-    for path in (ROOT / "tests").glob("*.py"):
+    for path in (ROOT / "tests").rglob("*.py"):
         if not path.name.startswith("test_"):
-            shutil.copy(path, root / "tests")
+            copy = root / path.relative_to(ROOT)
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copy(path, copy)
     for name in ("tinylm.py", "lab15_grpo.py", "lab15_run.py"):
         shutil.copy(ROOT / name, root)
     (root / "pytest.ini").write_text("[pytest]\naddopts = -rN -p no:cacheprovider\n", "utf-8")

@@ -26,13 +26,16 @@ from notebooks.figures.style import HERE, TOP, about, read_json, settings, short
 FIGURES = ("accuracy", "step", "teacher", "zero_signal", "baseline", "beta", "clip", "inner",
            "surrogate", "curves", "loss", "passk", "estimators", "gallery", "group_size", "hacked",
            "detective", "staleness")
+TRAINING = ("beta", "clip", "inner", "curves", "loss", "passk", "gallery", "group_size", "hacked",
+            "detective")  # drawn from runs of notebooks.experiments
 VECTOR = ("step",)  # drawn as SVG
 IMAGE = re.compile(r"!\[([^\]]*)\]\(notebooks/figures/(\w+)\.(?:png|svg)\)")
 
 
 def module_of(name):
     """Return the module that draws a figure."""
-    return importlib.import_module(f"notebooks.figures.{name}")
+    room = "notebooks.figures.training" if name in TRAINING else "notebooks.figures"
+    return importlib.import_module(f"{room}.{name}")
 
 
 def picture_of(name):

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests import explain
-from tests.describe import describe
 from tests.labfile import ascii_line, lab_frames, load_lab
-from tests.limits import SECONDS, OutOfTime, TimeLimit
+from tests.loader.limits import SECONDS, OutOfTime, TimeLimit
+from tests.messages import explain
+from tests.messages.describe import describe
 
 from . import mistakes
 from .exercises import EXERCISES
@@ -144,5 +144,5 @@ def shown(error, module):
                      f"{type(error).__name__}: {error}".splitlines()[:6])
 
 
-if str(HERE.parents[2]) not in sys.path:  # "from beyond.pieces import k3" in the file under test
+if str(HERE.parents[2]) not in sys.path:  # the file under test imports beyond.losses
     sys.path.append(str(HERE.parents[2]))

@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 import torch
 
-from tests import explain, suspects_loss
-from tests.suspects import fits, guesses, identify, named_crash, outcome
+from tests.messages import explain
+from tests.mistakes import task4
+from tests.mistakes.search import fits, guesses, identify, named_crash, outcome
 
 from . import mistakes
 
 # clip_eps is the pair (clip_eps, clip_high); G is the group size.
 Probe = namedtuple("Probe", "logp old_logp ref_logp adv mask clip_eps beta G")
-KEYS = suspects_loss.KEYS
+KEYS = task4.KEYS
 LOSS = ("loss", "grad")
 
 
@@ -50,7 +51,7 @@ def probe(rho, adv, clip_eps=(0.2, 0.28), beta=0.0, G=2, garbage=(50.0, 1.0), mo
 
 def spec(exercise, stages, p, key):
     """Return the loss, its gradient or a statistic, with some stages of the exercise replaced."""
-    return suspects_loss.run({**exercise.stages, **stages}, p, key)
+    return task4.run({**exercise.stages, **stages}, p, key)
 
 
 def tensors(p, dtype=torch.float32, grad=True):

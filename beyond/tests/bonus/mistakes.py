@@ -1,14 +1,14 @@
 """The known mistakes of the bonus exercises: their texts, and what they compute.
 
-A mistake replaces one stage of the specification, as in tests/suspects_loss.py; what can go wrong
+A mistake replaces one stage of the specification, as in tests/mistakes/task4.py; what can go wrong
 in the same way as in Task 4 is taken from there, with its text. Here e, the clip range of a probe,
 is the pair (clip_eps, clip_high), and p.G is the group size.
 """
 
 from math import exp, log
 
-from tests.arithmetic import div, mean
-from tests.suspects_loss import (
+from tests.mistakes.arithmetic import div, mean
+from tests.mistakes.task4 import (
     MEANS,
     STATS,
     SURROGATE,

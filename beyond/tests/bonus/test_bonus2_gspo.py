@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests import explain
+from tests.messages import explain
 
 from .exercises import KEYS, LOSS, Checks, call, call_text, probe, tensors
 

@@ -108,7 +108,7 @@ def same_file(results: Path, student: str, submission: Path) -> bool:
 
 
 def _hash(path: Path) -> str:
-    """Return what instructor.intake.raw_hash returns."""
+    """Return what instructor.submissions.intake.raw_hash returns."""
     try:
         if path.is_symlink() or not path.is_file():
             return ""

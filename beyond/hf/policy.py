@@ -1,0 +1,390 @@
+"""A causal LM with its tokenizer and all that sampling and scoring must agree on.
+
+From a folder or a model to a Policy (device, adapters, checkpointing) and its reference: at the
+end.
+"""
+
+import contextlib
+import copy
+import inspect
+import re
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn as nn
+
+from beyond.hf.config import GRPOConfig
+from lab15_run import out_of_memory
+
+MAX_NEW_TOKENS = 16
+MAX_PROMPT_TOKENS = 512
+
+
+def _as_ids(value) -> set[int]:
+    """Return None, a number or a list of numbers as a set."""
+    if value is None:
+        return set()
+    return {int(value)} if isinstance(value, int) else {int(i) for i in value}
+
+
+def pad_id_of(tokenizer, ends: set[int], vocabulary: int) -> int:
+    """Return an id to fill rows with that is neither an end nor the beginning of a text."""
+    taken = ends | _as_ids(tokenizer.bos_token_id)
+    special = sorted(_as_ids(getattr(tokenizer, "all_special_ids", None)))
+    wanted = [tokenizer.pad_token_id, tokenizer.unk_token_id, *special, *range(vocabulary)]
+    return next(i for i in wanted if i is not None and 0 <= i < vocabulary and i not in taken)
+
+
+def tokens_with(tokenizer, text: str, vocabulary: int) -> set[int]:
+    """Return the ids of all tokens in whose text this text occurs.
+
+    Raises:
+        ValueError: the text is empty, or no single token has it.
+    """
+    decoded = tokenizer.batch_decode([[i] for i in range(min(len(tokenizer), vocabulary))])
+    found = {i for i, token in enumerate(decoded) if text and text in token}
+    if not found:
+        raise ValueError(f"stop = {text!r}: no token has this text in it, so nothing would end "
+                         "there; give a shorter one, such as its first character")
+    return found
+
+
+def _no_dropout(model: nn.Module) -> None:
+    """Switch off for good whatever draws while training: the ratio of two scorings must be 1.
+
+    eval() alone would not do: gradient checkpointing works in training mode only. Besides modules,
+    models keep rates as plain numbers, in modules or only in their config: hidden_dropout,
+    layerdrop, router_jitter_noise.
+    """
+    modules = list(model.modules())
+    configs = {id(c): c for m in modules if (c := getattr(m, "config", None)) is not None}
+    for thing in (*modules, *configs.values()):
+        if isinstance(thing, nn.Dropout):
+            thing.p = 0.0
+        for name, value in list(vars(thing).items()) if hasattr(thing, "__dict__") else ():
+            if isinstance(value, float) and re.search("drop|jitter", name):
+                setattr(thing, name, 0.0)
+
+
+def _fits(model: Any, tokenizer) -> None:
+    """Raise a ValueError if this is no causal LM with a tokenizer."""
+    kind = type(model).__name__
+    if tokenizer is None:
+        raise ValueError(f"{kind} needs its tokenizer: AutoTokenizer.from_pretrained(...)")
+    config = getattr(model, "config", None)
+    if getattr(config, "is_encoder_decoder", False) or model.get_output_embeddings() is None:
+        raise ValueError(f"{kind} is no causal language model with a head; load it with "
+                         "AutoModelForCausalLM")
+
+
+def _ends_prompts(tokenizer) -> bool:
+    """Return whether the tokenizer puts an end token behind every text (add_eos_token)."""
+    bare, eos = tokenizer("")["input_ids"], tokenizer.eos_token_id
+    alone = len(bare) == 1 and eos == tokenizer.bos_token_id  # then it is the beginning
+    return bool(bare) and bare[-1] == eos and not alone
+
+
+class Policy(nn.Module):
+    """A causal LM with its tokenizer and the settings that sampling and scoring share.
+
+    Args:
+        model: a HuggingFace causal LM, a peft model, or what behaves like them.
+        tokenizer: its tokenizer; it needs no PAD token.
+        max_new_tokens: longest response, the end token included.
+        max_prompt_tokens: longest prompt.
+        stop: a text that also ends a response, or None. Every token that has it in its text is an
+            end token, trained like EOS.
+        autocast: None, or a dtype such as torch.bfloat16 for the forward passes.
+        add_special_tokens: let the tokenizer put BOS in front; False after a chat template, which
+            brings its own.
+    """
+
+    model: Any  # nn.Module's __getattr__ says Tensor | Module
+    tokenizer: Any
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        max_prompt_tokens: int = MAX_PROMPT_TOKENS,
+        stop: str | None = None,
+        autocast: torch.dtype | None = None,
+        add_special_tokens: bool = True,
+    ):
+        super().__init__()
+        _fits(model, tokenizer)
+        if min(max_new_tokens, max_prompt_tokens) < 1:
+            raise ValueError("max_new_tokens and max_prompt_tokens must be at least 1")
+        self.model, self.tokenizer = model, tokenizer
+        self.max_new_tokens, self.max_prompt_tokens = max_new_tokens, max_prompt_tokens
+        self.autocast, self.add_special_tokens = autocast, add_special_tokens
+        self.vocabulary = model.get_output_embeddings().weight.shape[0]
+        generation = getattr(model, "generation_config", None)
+        self.ends = _as_ids(tokenizer.eos_token_id)
+        self.ends |= _as_ids(getattr(generation, "eos_token_id", None))
+        if stop is not None:
+            self.ends |= tokens_with(tokenizer, stop, self.vocabulary)
+        self.stop = stop
+        if not self.ends:
+            raise ValueError("no end: the tokenizer has no EOS; give stop, a text such as '\\n'")
+        self.pad_id = pad_id_of(tokenizer, self.ends, self.vocabulary)
+        self.ends_prompts = _ends_prompts(tokenizer)
+        self.chat: bool | None = None  # whether its prompts are messages; data.usable finds out
+        _no_dropout(model)
+        self._has_room()
+        self.plain_head = _head_is_plain(self)
+        _keeps_a_cache(self)
+
+    def _has_room(self) -> None:
+        """Raise a ValueError if the model has no positions left for a prompt."""
+        config = getattr(self.model, "config", None)
+        known = getattr(config, "max_position_embeddings", None)
+        self.positions: int | None = known if known and known > 0 else None  # -1: no limit
+        if self.positions is not None and self.max_new_tokens >= self.positions:
+            raise ValueError(f"max_new_tokens = {self.max_new_tokens}: the model has "
+                             f"{self.positions} positions for prompt and response together")
+
+    @property
+    def longest_prompt(self) -> int:
+        """The longest prompt allowed: max_prompt_tokens, and room for max_new_tokens after it."""
+        if self.positions is None:
+            return self.max_prompt_tokens
+        return min(self.max_prompt_tokens, self.positions - self.max_new_tokens)
+
+    def token_ids(self, text: str) -> list[int]:
+        """Return a prompt's ids, with BOS if the tokenizer adds one, without an end token."""
+        ids = self.tokenizer(text, add_special_tokens=self.add_special_tokens)["input_ids"]
+        return ids[:-1] if self.ends_prompts and self.add_special_tokens else ids
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return next(self.model.parameters()).device
+
+    def casting(self):
+        """Return the context of a forward pass."""
+        if self.autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, self.autocast)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the (B, S, V) logits as TinyLM does; rows are padded at both ends with pad_id."""
+        token = (ids != self.pad_id).long()
+        # Between the first and the last other token pad_id is text: some have no id to spare.
+        real = (token.cumsum(1) * token.flip(1).cumsum(1).flip(1)).clamp(max=1)
+        with self.casting():
+            return self.model(ids, attention_mask=real, position_ids=positions(real)).logits
+
+    def state(self) -> tuple:
+        """Return what is another one after every optimizer step, and for every other policy."""
+        return weakref.ref(self), sum(p._version for p in self.parameters())
+
+    def checkpointing(self) -> bool:
+        """Return whether the model trades time for memory; it then keeps no cache."""
+        name = "is_activation_checkpointing"  # called so since transformers 5.24
+        return bool(getattr(self.model, name, False)) and self.training
+
+
+class AdapterOff(Policy):
+    """A policy with LoRA as it was before training: the same weights, with no second copy.
+
+    Args:
+        policy: a Policy around a peft model.
+    """
+
+    def __init__(self, policy: Policy):
+        nn.Module.__init__(self)
+        self.__dict__.update(vars(policy))  # the modules are shared, not copied
+
+    @contextlib.contextmanager
+    def casting(self):
+        """Switch the adapter off for a forward pass."""
+        with super().casting(), self.model.disable_adapter():
+            yield
+
+
+def positions(real: torch.Tensor) -> torch.Tensor:
+    """Return each row's positions, counted from its first real token."""
+    return real.cumsum(1).sub(1).clamp(min=0)
+
+
+@torch.no_grad()
+def _head_is_plain(policy: Policy) -> bool:
+    """Return whether logits are just the head's product with the last hidden state.
+
+    Some models scale or cap their logits; theirs must be asked for. A cap shows in large logits
+    only, so the head's product is made large for this comparison.
+    """
+    head = policy.model.get_output_embeddings()
+    decoder = policy.model.get_decoder() if hasattr(policy.model, "get_decoder") else None
+    ids = torch.tensor([[policy.pad_id, min(policy.ends)]], device=policy.device)
+    hidden = getattr(decoder and decoder(ids), "last_hidden_state", None)
+    if hidden is None or hidden.shape[-1] != head.weight.shape[-1]:
+        return False
+    ours = head(hidden)
+    large = 1000 / float(ours.abs().max().clamp(min=1e-6))
+    hook = head.register_forward_hook(lambda module, inputs, logits: logits * large)
+    try:
+        whole = policy.model(ids).logits
+    finally:
+        hook.remove()
+    return torch.allclose(ours * large, whole, rtol=1e-3, atol=0.1)
+
+
+@torch.no_grad()
+def _keeps_a_cache(policy: Policy) -> None:
+    """Raise a ValueError if the rows of a group cannot share what was computed for their prompt."""
+    ids = torch.tensor([[policy.pad_id, min(policy.ends)]], device=policy.device)
+    training = policy.model.training
+    policy.model.eval()  # with gradient checkpointing, models keep no cache while they train
+    try:
+        policy.model(ids, use_cache=True).cache.batch_select_indices(ids.new_tensor([0]))
+    except AttributeError:
+        raise ValueError(f"{type(policy.model).__name__} keeps no cache of keys and values that "
+                         "rows can share (state-space and linear attention do not); take a model "
+                         "with attention in every layer") from None
+    finally:
+        policy.model.train(training)
+
+
+def only_last(model: Any) -> dict:
+    """Return the argument that spares the logits of all positions but the last."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    known = inspect.signature(type(inner).forward).parameters
+    return {"logits_to_keep": 1} if "logits_to_keep" in known else {}
+
+
+# ============================================================== from a model or a folder
+
+
+def add_lora(model, rank: int):
+    """Return the model with trainable low-rank adapters; its own weights are frozen.
+
+    Raises:
+        ValueError: peft is not installed.
+    """
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError:
+        raise ValueError("lora_rank needs peft: pip install peft") from None
+    settings = LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(model, settings)
+
+
+def trained_in_full(model, cfg: GRPOConfig) -> None:
+    """Bring weights that will be trained to float32, and say so.
+
+    from_pretrained keeps the file's type, often bfloat16. Its numbers lie 1/256 apart or more: most
+    steps of a learning rate such as 1e-5 would be rounded to nothing.
+    """
+    small = [p for p in model.parameters()
+             if p.requires_grad and p.dtype in (torch.bfloat16, torch.float16)]
+    if small and not cfg.lora_rank:
+        print(f"the weights are {str(small[0].dtype).removeprefix('torch.')}, which rounds small "
+              "steps away: they are trained in float32. To save memory: bf16, lora_rank")
+        model.float()
+
+
+def policy_of(model, tokenizer, cfg: GRPOConfig) -> Policy:
+    """Return the policy of a model with the settings of a config.
+
+    Args:
+        model: a causal LM that is loaded; it is changed in place.
+        tokenizer: its tokenizer.
+        cfg: a GRPOConfig.
+
+    Raises:
+        ValueError: no such device, or peft is missing.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"the model is {model!r:.60}; give one that is loaded: "
+                         "AutoModelForCausalLM.from_pretrained(...)")
+    if cfg.device:
+        try:
+            model = model.to(cfg.device)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device {cfg.device!r}: {str(error).splitlines()[0]}") from None
+    trained_in_full(model, cfg)
+    if cfg.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+        model.enable_input_require_grads()
+        model.train()
+    if cfg.lora_rank and not hasattr(model, "disable_adapter"):
+        with torch.random.fork_rng():  # the adapters' start is the seed's, whatever ran before
+            torch.manual_seed(cfg.seed)
+            model = add_lora(model, cfg.lora_rank)
+    return Policy(model, tokenizer, cfg.max_new_tokens, cfg.max_prompt_tokens, cfg.stop,
+                  torch.bfloat16 if cfg.bf16 else None)
+
+
+def load_policy(path: str | Path, cfg: GRPOConfig) -> Policy:
+    """Return the policy of a model folder or hub name.
+
+    Raises:
+        OSError: there is no such model; the message says what to do.
+        ValueError: no such device, or peft is missing.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    here = Path(path).is_dir()
+    if not here and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
+        raise OSError(f"{path} cannot be loaded: there is no such folder. Give one made by "
+                      "save_pretrained, such as runs/hf/final")
+    try:
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    except Exception as error:  # a cut-off file, a missing package: each has its own exception
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise OSError(
+            f"{path} cannot be loaded ({'' if here else 'no such folder, nor can it be fetched: '}"
+            f"{why:.100}). Give a folder made by "
+            "save_pretrained. Without network: python -m beyond.smollm says how to bring a model"
+        ) from None
+    return policy_of(model, tokenizer, cfg)
+
+
+def reference_of(policy: Policy) -> Policy:
+    """Return the frozen policy that the KL is measured against.
+
+    With LoRA it is the same model with its adapter off, and costs no memory; else a copy.
+    """
+    if hasattr(policy.model, "disable_adapter"):
+        return AdapterOff(policy)
+    ref = copy.deepcopy(policy)
+    for p in ref.parameters():
+        p.requires_grad_(False)
+    return ref
+
+
+def memory_advice(cfg: GRPOConfig) -> str:
+    """Return what to change when memory is out, with the values there are now."""
+    micro = ("take step = ours with micro_batch" if cfg.step == "lab" else
+             f"lower micro_batch (now {cfg.micro_batch or 'all responses at once'})")
+    return (f"out of memory: {micro}, lower group_size (now {cfg.group_size}) or max_new_tokens "
+            f"(now {cfg.max_new_tokens}), or set gradient_checkpointing or lora_rank. Resume goes "
+            "on with the new settings from the last checkpoint")
+
+
+@contextlib.contextmanager
+def advice_when_memory_is_out(cfg: GRPOConfig, opt: torch.optim.Optimizer) -> Iterator[None]:
+    """Free the gradients and say what to change if memory is out in the block.
+
+    Raises:
+        MemoryError: memory is out; the message names what to change.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+        opt.zero_grad(set_to_none=True)
+        raise MemoryError(f"{memory_advice(cfg)}. ({str(error):.100})") from error

@@ -1,0 +1,162 @@
+"""What the name of a loss means: one table with function, advantage, clip range and beta.
+
+A variant is a loss, an advantage, a KL estimator and its numbers. To add one, write the function
+(or take one from beyond.losses) and add a line to VARIANTS. beyond.compare and beyond.launch.tiny
+train these rows. train_hf takes the function alone, with its own clip range and beta
+(own_settings), and the advantage of --adv.
+
+What is set here follows the papers, translated where the scale asks for it; `note` says so. Adam
+divides the scale of a loss out, so a constant in front of it (Dr. GRPO's 1 / L, SAPO's 4 / tau)
+needs no learning rate of its own; only the KL term's weight relative to the rest would notice, and
+where the constant matters beta is 0.
+"""
+
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import signature
+from types import ModuleType
+from typing import Any
+
+from beyond.losses import KL_ESTIMATORS, LOSSES, zoo
+from beyond.losses.advantages import ADVANTAGES
+from beyond.settings import nearest
+
+
+def own_settings(loss: Callable) -> dict[str, Any]:
+    """Return the clip_eps, beta and clip_high that a loss has by itself, or grpo_loss's."""
+    known = signature(loss).parameters
+    found: dict[str, Any] = {"clip_eps": 0.2, "beta": 0.04, "clip_high": None}
+    for name in found.keys() & known.keys():
+        if isinstance(value := known[name].default, (int, float)):
+            found[name] = float(value)
+    return found
+
+
+def bound(loss: Callable, extras: dict[str, Any]) -> Callable:
+    """Return a loss with those extras bound that it takes; itself if it takes none."""
+    taken = {k: v for k, v in extras.items() if k in signature(loss).parameters}
+    return partial(loss, **taken) if taken else loss
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of the table."""
+
+    name: str
+    loss: str  # a name of losses.LOSSES
+    advantage: str = "group"  # a name of advantages.ADVANTAGES
+    kl: str = "k3"  # a name of losses.KL_ESTIMATORS
+    clip_eps: float = 0.2
+    beta: float = 0.0
+    extras: dict = field(default_factory=dict)  # the loss's own keywords
+    overlong: bool = False  # add shaping.overlong_penalty to the reward
+    refill: bool = False  # dynamic sampling: replace groups without signal
+    note: str = ""
+
+
+VARIANTS = {
+    v.name: v
+    for v in (
+        Variant("grpo", "grpo", beta=0.04,
+                note="the lab's own functions and defaults; all others are compared with it"),
+        Variant("grpo_beta0", "grpo",
+                note="grpo without KL term, like most below: tells their loss from their beta"),
+        Variant("dr_grpo", "dr_grpo", "mean_only",
+                note="L = the task's budget; no division by the std; beta 0 as in the paper"),
+        Variant("bnpo", "bnpo",
+                note="token mean over the batch, clip 0.2/0.2: dapo without clip-higher"),
+        Variant("dapo", "dapo", extras={"clip_high": 0.28},
+                note="token mean over the batch as in the libraries, clip 0.2/0.28"),
+        Variant("dapo_group", "dapo_group", extras={"clip_high": 0.28},
+                note="dapo with the paper's aggregation: token mean per group"),
+        Variant("dapo_overlong", "dapo", extras={"clip_high": 0.28}, overlong=True,
+                note="dapo with overlong reward shaping (L_max = budget)"),
+        Variant("dapo_full", "dapo_group", extras={"clip_high": 0.28}, overlong=True, refill=True,
+                note="all four parts of the paper: also dynamic sampling (up to 3 draws)"),
+        Variant("cispo", "cispo", extras={"ratio_cap": 5.0},
+                note="ratio capped at 5 (ScaleRL's and TRL's advice), lower bound open"),
+        Variant("gspo", "gspo", clip_eps=0.06, extras={"clip_high": 0.08},
+                note="range widened from the paper's 3e-4/4e-4 (responses of 1000s of tokens): the "
+                     "log of a mean of n token ratios shrinks like 1/sqrt(n), 0.2/sqrt(12) = 0.06"),
+        Variant("gspo_paper", "gspo", clip_eps=3e-4, extras={"clip_high": 4e-4},
+                note="the paper's numbers as they are"),
+        Variant("sapo", "sapo", extras={"tau_pos": 1.0, "tau_neg": 1.05},
+                note="the paper's taus"),
+        Variant("gmpo", "gmpo", clip_eps=0.4, note="clip of 0.4 in the exponent, as in the paper"),
+        Variant("rloo", "rloo", "leave_one_out", note="PPO clip 0.2 on the ratio of the response"),
+        Variant("reinforce", "reinforce", "whitened",
+                note="no ratio and no clip, though there is more than one inner step"),
+        Variant("reinforce_pp", "reinforce_pp", "whitened",
+                note="advantages whitened over the batch, PPO clip"),
+        Variant("two_sided", "two_sided", beta=0.04, extras={"ratio_ceiling": 4.0},
+                note="grpo with the ratio bounded at 4 where A < 0"),
+    )
+}
+
+
+def known(name: str, names: Collection[str], what: str) -> str:
+    """Return the name if it is one of the names, else end with a line that names the nearest.
+
+    Args:
+        name: as it was given.
+        names: all there are.
+        what: they are names of.
+    """
+    if name not in names:
+        sys.exit(f"no {what} is called {name!r}{nearest(name, names)}")
+    return name
+
+
+def resolve(losses: Sequence[str], advantages: Sequence[str], kls: Sequence[str]) -> list[Variant]:
+    """Return the variants asked for: every loss with every advantage and every KL estimator.
+
+    Args:
+        losses: names of VARIANTS, or names of losses.LOSSES that have no row there.
+        advantages: names of ADVANTAGES; empty: each variant's own.
+        kls: names of KL_ESTIMATORS; empty: each variant's own. One that is given switches the
+            KL term on, with the lab's beta of 0.04, where the variant has none.
+    """
+    names = [*VARIANTS, *(name for name in LOSSES if name not in VARIANTS)]
+    found: dict[str, Variant] = {}
+    for name in dict.fromkeys(losses):
+        known(name, names, "variant or loss")
+        base = VARIANTS.get(name) or _default(name)
+        for advantage in advantages or [base.advantage]:
+            known(advantage, ADVANTAGES, "advantage")
+            for kl in kls or [base.kl]:
+                known(kl, KL_ESTIMATORS, "KL estimator")
+                made = base
+                if advantage != base.advantage:
+                    made = replace(made, advantage=advantage, name=f"{made.name}+{advantage}")
+                if kls and (kl != base.kl or not base.beta):
+                    made = replace(made, kl=kl, beta=base.beta or 0.04, name=f"{made.name}+{kl}")
+                found.setdefault(made.name, made)
+    return list(found.values())
+
+
+def _default(name: str) -> Variant:
+    """Return a loss of LOSSES with its own defaults, for one that has no row in VARIANTS."""
+    own = own_settings(LOSSES[name])
+    return Variant(name, name, clip_eps=own["clip_eps"], beta=own["beta"],
+                   note="the function's own defaults")
+
+
+def functions(variant: Variant, lab: ModuleType, budget: int, G: int) -> tuple[Callable, Callable]:
+    """Return (loss, advantage) of a variant, with its extras bound.
+
+    grpo and the group advantages are the lab file's own functions, unchanged.
+
+    Args:
+        variant: a row of the table.
+        lab: a module of load_lab.
+        budget: L of losses that take it: tokens of the longest response.
+        G: group size.
+    """
+    own_kl = variant.kl != "k3"  # the lab's grpo_loss knows k3 only
+    loss = (LOSSES if own_kl else zoo(lab))[variant.loss]
+    loss = bound(loss, {"L": budget, "G": G} | variant.extras)
+    if own_kl:
+        loss = partial(loss, kl=KL_ESTIMATORS[variant.kl])
+    return loss, {**ADVANTAGES, "group": lab.group_advantages}[variant.advantage]

@@ -1,0 +1,244 @@
+"""What can be put in the place of the lab's loss and advantages, by name or from a file."""
+
+import dataclasses
+import functools
+import importlib.util
+import inspect
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from beyond.hf.config import GRPOConfig
+from beyond.losses.names import bound, own_settings
+from beyond.settings import default_path, nearest
+from beyond.student.checks import LabError, check_all, how_to_test
+
+
+def default_lab():
+    """Return the module of default_path, on hf_backend."""
+    from beyond.hf import backend as hf_backend
+
+    return load_student(default_path(), hf_backend)
+
+
+def load_student(path: str | Path, backend: Any):
+    """Return a lab file's module on a backend; its token_entropy is the backend's.
+
+    Its functions raise a LabError, a line that names the task, for whatever goes wrong in them.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: a task is not written, or broken: which, and how to test it.
+    """
+    from tests.labfile import TASKS, load_lab, task_state
+
+    lab = load_lab(path, backend=backend)
+    for number in TASKS:
+        state = task_state(lab, number)
+        if state.kind != "written":
+            raise ValueError(f"{state.text}. Test: {how_to_test(number, path)}")
+    check_all(lab, backend)
+    if hasattr(backend, "token_entropy"):
+        lab.token_entropy = backend.token_entropy
+    return lab
+
+
+def loss_differs(lab) -> str | None:
+    """Return a line if a lab file's grpo_loss is not the lab's, in value or gradient, else None.
+
+    It is a warning, not an error: perhaps another loss is what you want to try.
+
+    Raises:
+        LabError: it cannot be called, or returns something else than (loss, stats).
+    """
+    from beyond.losses import grpo
+
+    def of(loss):
+        logp = old[0].clone().requires_grad_()
+        value = loss(logp, *old[1:], adv, mask, 0.2, 0.1)[0]
+        return torch.cat([value.reshape(1), torch.autograd.grad(value, logp)[0].flatten()])
+
+    draw = torch.Generator().manual_seed(0)
+    old = [-2 * torch.rand(6, 5, generator=draw) for _ in range(3)]
+    adv = torch.randn(6, generator=draw)
+    mask = (torch.arange(5) < torch.tensor([[1], [5], [3], [2], [4], [5]])).float()
+    try:
+        found = of(lab.grpo_loss)
+    except LabError:
+        raise
+    except Exception as error:
+        return (f"your grpo_loss raised {type(error).__name__}: {error}. "
+                f"Test: {how_to_test(4, lab.__file__)}")
+    if torch.allclose(found.detach(), of(grpo).detach(), atol=1e-5, rtol=1e-4):
+        return None
+    what = "value" if abs(float((found - of(grpo))[0].detach())) > 1e-4 else "gradient"
+    return (f"warning: the {what} of your grpo_loss is not that of Task 4's formula. Training goes "
+            f"on with it; to find out why: {how_to_test(4, lab.__file__)}")
+
+
+def backend_with(backend: types.ModuleType, **names: Any) -> Any:
+    """Return a backend with some of its names replaced, as a module for load_student."""
+    made = types.ModuleType(backend.__name__)
+    vars(made).update({k: v for k, v in vars(backend).items() if not k.startswith("__")})
+    vars(made).update(names)
+    return made
+
+
+def from_file(text: str) -> Callable:
+    """Return the function of "file.py:function".
+
+    Raises:
+        ValueError: no such file or function, or the file cannot be run.
+    """
+    path, _, name = text.rpartition(":")
+    if Path(text).is_file():
+        raise ValueError(f"{text!r} is a file; give the function as well: {text}:NAME")
+    if not path or not Path(path).is_file():
+        raise ValueError(f"{text!r}: there is no file {path or text}; give file.py:function")
+    spec = importlib.util.spec_from_file_location(f"yours_{Path(path).stem}", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is no Python file; give file.py:function")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+        at = getattr(error, "lineno", None) or (lines[-1] if lines else "?")
+        raise ValueError(f"{path} line {at}: {type(error).__name__}: {error}") from error
+    if not callable(getattr(module, name, None)):
+        raise ValueError(f"{path} has no function {name!r}")
+    return getattr(module, name)
+
+
+# What guides to torchforge and other libraries call the arguments of a loss.
+OTHER_NAMES = {"logprobs": "logp", "old_logprobs": "old_logp", "ref_logprobs": "ref_logp",
+               "advantages": "adv", "padding_mask": "mask", "clip_range": "clip_eps"}
+FIVE = ("logp", "old_logp", "ref_logp", "adv", "mask")
+
+
+def as_loss(given: Callable, where: str) -> Callable:
+    """Return a loss of any shape as one with the arguments of grpo_loss.
+
+    Args:
+        given: such a function; or a function, or a class with forward, that takes some of these
+            five under the names above, with advantages (B, 1), and returns just the loss.
+        where: what it is called in messages.
+
+    Raises:
+        ValueError: an argument that nobody can fill.
+    """
+    if list(inspect.signature(given).parameters)[:5] == list(FIVE):
+        return given
+    function: Any = given() if inspect.isclass(given) else given
+    parameters = inspect.signature(getattr(function, "forward", function)).parameters
+    names = {name: OTHER_NAMES.get(name, name) for name in parameters}
+    odd = [name for name, ours in names.items()
+           if ours not in FIVE and parameters[name].default is inspect.Parameter.empty]
+    if odd:
+        raise ValueError(f"{where}: a loss cannot be given {', '.join(odd)}; its arguments are "
+                         f"{', '.join(FIVE)} or {', '.join(OTHER_NAMES)}")
+
+    def loss(logp, old_logp, ref_logp, adv, mask):
+        known = dict(zip(FIVE, (logp, old_logp, ref_logp, adv.unsqueeze(1), mask)))
+        value = function(**{name: known[ours] for name, ours in names.items() if ours in known})
+        return value if isinstance(value, tuple) else (value, {})
+
+    loss.reads_ref = "ref_logp" in names.values()  # type: ignore[attr-defined]
+    return loss
+
+
+def find_loss(name: str, lab) -> Callable:
+    """Return the loss of a name.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    from beyond.losses import LOSSES
+
+    if ":" in name:
+        return as_loss(from_file(name), name)
+    if name == "lab":
+        return lab.grpo_loss
+    if name not in LOSSES:
+        raise ValueError(f"loss = {name!r} is unknown{nearest(name, ['lab', *LOSSES])}")
+    return LOSSES[name]
+
+
+def with_own(cfg: GRPOConfig, lab) -> GRPOConfig:
+    """Return the config with a loss's own clip range and kl_beta where none are set.
+
+    Warn about settings that the loss does not accept.
+    """
+    loss = find_loss(cfg.loss, lab)
+    known = inspect.signature(loss).parameters
+    own: dict[str, Any] = {}
+    wanted = {"clip_epsilon": "clip_eps", "kl_beta": "beta", "clip_high": "clip_high"}
+    for field, name in wanted.items():
+        if getattr(cfg, field) is None:
+            own[field] = own_settings(loss)[name]
+        elif name not in known and ":" in cfg.loss and name != "clip_high":
+            print(f"the loss {cfg.loss} takes no {name}: {field} changes nothing in it")
+            if name == "beta" and cfg.kl_beta == 0 and getattr(loss, "reads_ref", True):
+                own[field] = own_settings(loss)[name]  # with 0 there would be no reference for it
+    return dataclasses.replace(cfg, **own)
+
+
+def loss_of(cfg: GRPOConfig, lab) -> Callable:
+    """Return the loss as a function of (logp, old_logp, ref_logp, adv, mask) and extras.
+
+    Raises:
+        ValueError: an unknown name, or a setting that this loss does not have.
+    """
+    from beyond.losses import KL_ESTIMATORS
+
+    loss = find_loss(cfg.loss, lab)
+    known = inspect.signature(loss).parameters
+    low = cfg.clip_epsilon if cfg.clip_low is None else cfg.clip_low
+    extras: dict[str, Any] = {"clip_eps": low, "beta": cfg.kl_beta, "L": cfg.max_new_tokens,
+                              "G": cfg.group_size}
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    if cfg.clip_high is not None or cfg.clip_low is not None:
+        if "clip_high" not in known:
+            raise ValueError(f"the loss {cfg.loss!r} has no clip_low and clip_high; try dapo")
+        extras["clip_high"] = cfg.clip_epsilon if cfg.clip_high is None else cfg.clip_high
+    if cfg.kl != "k3":
+        if cfg.kl not in KL_ESTIMATORS:
+            raise ValueError(f"kl = {cfg.kl!r} is unknown{nearest(cfg.kl, list(KL_ESTIMATORS))}")
+        if not (open_ended or "kl" in known):
+            raise ValueError(f"the loss {cfg.loss!r} has its KL built in; try loss = grpo")
+        loss = functools.partial(loss, kl=KL_ESTIMATORS[cfg.kl])
+    return bound(loss, extras)
+
+
+def advantage_of(cfg: GRPOConfig, lab) -> Callable:
+    """Return the advantage as a function of (rewards, G): exactly 0 in groups of equal rewards.
+
+    Rewards of NaN (not scored) are left out; the lab's function does not know them, so a batch
+    that has some is given to beyond.losses.advantages.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    from beyond.losses import ADVANTAGES
+    from beyond.losses.advantages import group_advantages
+
+    if cfg.adv != "lab" and cfg.adv not in ADVANTAGES:
+        raise ValueError(f"adv = {cfg.adv!r} is unknown{nearest(cfg.adv, ['lab', *ADVANTAGES])}")
+
+    def advantages(rewards: torch.Tensor, G: int) -> torch.Tensor:
+        if cfg.adv != "lab":
+            return ADVANTAGES[cfg.adv](rewards, G, cfg.scale_std)
+        if rewards.isnan().any():
+            return group_advantages(rewards, G, cfg.scale_std)
+        adv = lab.group_advantages(rewards, G, cfg.scale_std)
+        r = rewards.view(-1, G)
+        equal = (r.amax(1) == r.amin(1)).repeat_interleave(G)
+        return torch.where(equal, 0.0, adv)
+
+    return advantages

@@ -1,0 +1,1 @@
+"""Tests of our losses in TRL and verl."""

@@ -1,0 +1,1 @@
+"""Tests of a HuggingFace model: backend, trainer, settings, files, commands."""

@@ -1,0 +1,1 @@
+"""Tests of beyond.launch: the loop on several ranks, torchrun, settings, the plan."""

@@ -1,0 +1,1 @@
+"""Tests of the losses: values, gradients, properties, and the records of other libraries."""

@@ -1,0 +1,1 @@
+"""Tests of several processes: the cases that they run, and what must be equal."""

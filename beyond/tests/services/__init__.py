@@ -1,0 +1,1 @@
+"""Tests of services on Monarch, and beyond.staleness."""

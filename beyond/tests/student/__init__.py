@@ -1,0 +1,1 @@
+"""Tests of lab files, losses, data and folders that are wrong."""

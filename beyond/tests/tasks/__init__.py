@@ -1,0 +1,1 @@
+"""Tests of problems, answers, rewards, and the longer task."""

@@ -1,0 +1,145 @@
+"""From save to verdict: python -m instructor.bench.watch [--saves 20] [--spawn].
+
+Runs `python -m tests.watch` in a terminal of its own, saves a lab file again and again, and
+measures from the file's time stamp until the verdict can be read. Linux and macOS only.
+"""
+
+import argparse
+import os
+import pty
+import random
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.labfile import ROOT, TASKS, cut, read_source
+
+CLEAR = "\033[2J\033[3J\033[H"
+
+
+class Terminal:
+    """`python -m tests.watch` in a pseudo-terminal.
+
+    Args:
+        lab: the file to watch.
+        options: more of its options.
+        env: more environment variables.
+    """
+
+    def __init__(self, lab: Path, *options: str, env: dict[str, str] | None = None) -> None:
+        """Start it."""
+        self.master, slave = pty.openpty()
+        command = [sys.executable, "-m", "tests.watch", f"--lab={lab}", *options]
+        changed = {"TERM": "xterm", "PYTHONPATH": str(ROOT), **(env or {})}
+        self.process = subprocess.Popen(
+            command, cwd=lab.parent, stdin=slave, stdout=slave, stderr=slave,
+            env=os.environ | changed, start_new_session=True,
+        )
+        os.close(slave)
+        self.text = ""
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        while True:
+            select.select([self.master], [], [])
+            try:
+                data = os.read(self.master, 1 << 16)
+            except OSError:  # the other end is closed
+                return
+            self.text += data.decode("ascii", "replace").replace("\r\n", "\n")
+
+    def screen(self) -> str:
+        """Return what stands on the screen."""
+        return self.text.split(CLEAR)[-1]
+
+    def wait_for(self, ready: str | Callable[[str], bool], seconds: float = 30.0) -> str:
+        """Return the screen as soon as it holds these words, or as ready(screen) is true."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            shown = self.screen()
+            if ready in shown if isinstance(ready, str) else ready(shown):
+                return shown
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the watch has ended: {self.text}")
+            time.sleep(0.002)
+        raise TimeoutError(f"waited {seconds:g} s for {ready!r}; the screen says:\n{self.screen()}")
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C; return the exit code."""
+        os.killpg(self.process.pid, signal.SIGINT)  # as a terminal does, to all its processes
+        return self.process.wait(timeout=20)
+
+    def close(self) -> None:
+        """End it in any case."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+
+
+def save(path: Path, text: str, how: str) -> None:
+    """Save as editors do: "in place" (truncate, write) or "rename" (a new file moved over it)."""
+    if how == "rename":
+        new = path.with_name(path.name + ".tmp")
+        new.write_text(text, encoding="utf-8")
+        os.replace(new, path)
+    else:
+        path.write_text(text, encoding="utf-8")
+
+
+def work_in_progress() -> tuple[str, str]:
+    """Return two texts: tasks 1 and 2 are written, 3 is right (or wrong), 4 and 5 are stubs."""
+    right = read_source(ROOT / "solutions" / "lab15_grpo.py")[0].split("\n")
+    stub = read_source(ROOT / "lab15_grpo.py")[0].split("\n")
+    lines = stub.copy()
+    own = {n: (start, end) for n, start, end in cut("\n".join(right)) if n in TASKS}
+    for n, start, end in reversed(cut("\n".join(stub))):
+        if n in (1, 2, 3):
+            lines[start:end] = right[slice(*own[n])]
+    text = "\n".join(lines)
+    return text, text.replace("d = ref_logp - logp", "d = logp - ref_logp")
+
+
+def measure(saves: int, *options: str) -> dict[str, list[float]]:
+    """Return the times of this many saves of each way to save, in seconds."""
+    right, wrong = work_in_progress()
+    times: dict[str, list[float]] = {"in place": [], "rename": []}
+    with tempfile.TemporaryDirectory() as folder:
+        lab = Path(folder, "lab15_grpo.py")
+        save(lab, right, "in place")
+        terminal = Terminal(lab, *options)
+        try:
+            terminal.wait_for("> task4", 60)
+            for i in range(saves * len(times)):
+                # Time to think: the last run is over, and a spare Python is ready again.
+                time.sleep(random.uniform(8, 9) if "--spawn" in options else random.uniform(1, 2))
+                how = list(times)[i // saves]
+                save(lab, (wrong, right)[i % 2], how)
+                terminal.wait_for(("> task3", "> task4")[i % 2])
+                times[how].append(time.time() - os.stat(lab).st_mtime)
+        finally:
+            terminal.close()
+    return times
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--saves", type=int, default=20, help="of each way to save")
+    parser.add_argument("--spawn", action="store_true", help="without fork")
+    args = parser.parse_args()
+    options = ["--spawn"] * args.spawn
+    for how, times in measure(args.saves, *options).items():
+        print(f"{how:<9} {len(times)} saves: median {statistics.median(times):.3f} s, "
+              f"worst {max(times):.3f} s")
+
+
+if __name__ == "__main__":
+    main()

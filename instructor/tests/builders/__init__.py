@@ -1,0 +1,1 @@
+"""Tests of what instructor.build makes: the bundle, the zip for Gradescope."""

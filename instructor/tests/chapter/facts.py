@@ -1,0 +1,134 @@
+"""Facts of this repository that check comments may use: settings, sizes, measured results."""
+
+import json
+import math
+import re
+from functools import cache
+from types import SimpleNamespace
+
+from instructor.tests.chapter import formulas, other_losses
+from tests.labfile import ROOT, load_lab, read_source
+from tests.spec import oracle
+
+FIGURES = ROOT / "notebooks" / "figures"
+FIRST, LAST = 20, 50  # iterations averaged at the start and at the end of a curve
+
+
+@cache
+def lab():
+    """The solution as a module."""
+    return load_lab(ROOT / "solutions" / "lab15_grpo.py")
+
+
+def cfg(name: str):
+    """A default setting of GRPOConfig."""
+    return getattr(lab().GRPOConfig, name)
+
+
+def recipe(name: str):
+    """A setting of the SFT model's recipe."""
+    import tinylm
+
+    return tinylm.RECIPE[name]
+
+
+@cache
+def parameters() -> int:
+    """The number of parameters of TinyLM."""
+    import tinylm
+
+    return sum(p.numel() for p in tinylm.TinyLM(**tinylm.MODEL).parameters())
+
+
+def heldout() -> int:
+    """The number of held-out sums."""
+    import tinylm
+
+    return len(tinylm.EVAL_PAIRS)
+
+
+@cache
+def results(name: str) -> dict:
+    """The results behind a figure."""
+    return json.loads((FIGURES / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def fig(name: str, key: str) -> float:
+    """A number of a figure's summary."""
+    return results(name)["summary"][key]
+
+
+def run(name: str, key: str) -> float:
+    """The end of an experiment's curve: last evaluation, or last 50 iterations; mean of seeds."""
+    path = FIGURES / "runs" / f"{name}.json"
+    rows = [r["history"][key] for r in json.loads(path.read_text(encoding="utf-8"))["runs"]]
+    part = -1 if key.startswith("acc_") else -LAST
+    return formulas.mean([formulas.mean(row[part:]) for row in rows])
+
+
+def curve(key: str, at: int) -> float:
+    """A point of the base runs' curves, mean over the seeds."""
+    return formulas.mean([run["history"][key][at] for run in results("accuracy")["runs"]])
+
+
+def tail(key: str, at: int) -> float:
+    """Mean over the first 20 (at = 0) or last 50 iterations of the base runs, then the seeds."""
+    part = slice(FIRST) if at == 0 else slice(-LAST, None)
+    rows = [run["history"][key][part] for run in results("accuracy")["runs"]]
+    return formulas.mean([formulas.mean(row) for row in rows])
+
+
+def bench(part: str) -> float:
+    """Milliseconds of a part of grpo_step."""
+    path = ROOT / "beyond" / "bench" / "results" / "step.json"
+    return json.loads(path.read_text(encoding="utf-8"))["cpu_ms"][part]
+
+
+def band(i: int) -> float:
+    """The numbers of the band in the line that a training run ends with."""
+    source = read_source(ROOT / "lab15_run.py")[0]
+    bands = re.findall(r"expected ([\d.]+) to ([\d.]+), then ([\d.]+) or more", source)
+    return float(bands[0][i])
+
+
+# ---------------------------------------------------------------- worked examples of section 5
+
+# Two responses, of two tokens and of one: ratios, d = ref_logp - logp, advantages.
+_RHO, _D, _MASK = [[1.5, 1.0], [0.5, 1.0]], [[1.0, 0.0], [-1.0, 0.0]], [[1.0, 1.0], [1.0, 0.0]]
+
+
+def hand(key: str) -> float:
+    """The loss or a statistic of the worked example, from the tests' oracle."""
+    logp = [[math.log(r) for r in row] for row in _RHO]
+    ref = [[a + d for a, d in zip(x, y)] for x, y in zip(logp, _D)]
+    given = (logp, [[0.0] * 2] * 2, ref, [1.0, -1.0], _MASK, 0.2, 0.1)
+    return oracle.loss(*given) if key == "loss" else oracle.stats(*given)[key]
+
+
+# Five responses of one token: the logarithm of the ratio, and the advantage.
+_LOGS = [-0.6, 0.3, -0.3, 0.2, -0.4]
+FIVE = list(zip(map(math.exp, _LOGS), [1.2, -0.7, 0.4, -1.1, 0.6]))
+
+
+def clip_share(tokens) -> float:
+    """The share of tokens whose clipped term is the smaller one."""
+    return formulas.mean([formulas.obj(r, a) < r * a for r, a in tokens])
+
+
+def surrogate_loss(tokens) -> float:
+    """The loss of responses of one token, without KL."""
+    return -formulas.mean([formulas.obj(r, a) for r, a in tokens])
+
+
+def names() -> dict:
+    """All that an expression may use."""
+    public = {k: v for k, v in vars(formulas).items() if not k.startswith("_")}
+    own = (cfg, recipe, parameters, heldout, fig, run, curve, tail, bench, band, hand,
+           clip_share, surrogate_loss)
+    return {
+        "__builtins__": {"min": min, "max": max, "sum": sum, "abs": abs, "round": round,
+                         "range": range, "len": len},
+        **public, "exp": math.exp, "log": math.log, "hypot": math.hypot, "FIVE": FIVE,
+        "HAND_RHO": _RHO, "RHO": other_losses.RHO, "D": other_losses.D,
+        "loss": SimpleNamespace(**vars(other_losses)), **{f.__name__: f for f in own},
+    }

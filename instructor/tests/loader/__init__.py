@@ -1,0 +1,1 @@
+"""Tests of tests/labfile.py and tests/loader: damaged, hostile and endless lab files."""

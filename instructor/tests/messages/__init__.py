@@ -1,0 +1,1 @@
+"""Tests of tests/messages: what a student reads."""

@@ -1,0 +1,1 @@
+"""Tests of notebooks/: the notebooks, experiments, figures, the book."""

@@ -1,0 +1,1 @@
+"""Tests of tests/runner and the commands of tests/."""

@@ -1,0 +1,1 @@
+"""Figures of the training runs in notebooks/figures/runs; no more is measured for them."""
