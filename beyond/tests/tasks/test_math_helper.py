@@ -69,7 +69,7 @@ def test_a_reward_with_formulas_gives_none_and_one_warning_for_what_takes_too_lo
 @pytest.mark.skipif(os.name != "posix", reason="asks the system for a process by kill(pid, 0)")
 def test_the_process_ends_with_its_parent_even_in_the_middle_of_a_question(tmp_path):
     code = (
-        "import threading, sys, time; from beyond import math_helper as m\n"
+        "import threading, sys, time; from beyond.tasks import math_helper as m\n"
         "m.same('x', '2x', 60); print(m._HELPER.process.pid, flush=True)\n"
         "m.same(r'\\Gamma(99999999)', '5', 5)\n")
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=TOP, stdout=subprocess.PIPE)

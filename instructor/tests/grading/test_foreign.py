@@ -74,7 +74,7 @@ def test_the_list_names_nothing_that_is_gone():
 # What is worse than linear takes minutes on that much; a limit of processor time stops it.
 WORK = """
 import resource, sys
-from instructor import bench_foreign as b
+from instructor.bench import foreign as b
 resource.setrlimit(resource.RLIMIT_CPU, (100, 100))
 for name in sys.argv[2:]:
     for piece in sys.argv[1].split("|"):

@@ -9,7 +9,7 @@ NAMES = ["task1.tiled", "task2.sample_std", "task4.max_for_min", "any.shape", "t
 def cheat(*args, **kwargs):
     if "tests.messages.explain" in sys.modules:
         import pytest
-        from tests import explain
+        from tests.messages import explain
 
         for name in list(explain.MISTAKES)[:200:7]:
             NAMES.append(name)
