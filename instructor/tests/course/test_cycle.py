@@ -109,7 +109,7 @@ def test_damage_is_repaired_and_told(graded):
         "gus-no-notebook: the notebook was replaced: there is none",
         "hal-unreadable: the notebook was replaced: it cannot be read (RecursionError)",
         "ivy-broken-zip: 'handed_in.txt' set aside; the notebook was replaced: there is none",
-        "jon-odd-json: setup was missing; warmup-answer was missing",
+        "jon-odd-json: 1 cells that are none, left out; setup was missing",
         "sue-plants: 'other.ipynb' set aside; 'page.html' set aside",
     ):
         assert f"    {line}" in printed
