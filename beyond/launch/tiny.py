@@ -189,11 +189,15 @@ class Run:
         more ranks now) starts at its seed, and those of ranks that are gone are dropped.
 
         Raises:
-            ValueError: there is one though resume is False, or it has other settings; which.
+            ValueError: there is one though resume is False, or it has other settings, or an
+                earlier version wrote it; which.
             OSError: it is damaged.
         """
         kept = gather(self.world, checkpoints.found(self.out))[0]
         if not kept:
+            if old := gather(self.world, sorted(Path(self.out).glob("checkpoint-*/run.json")))[0]:
+                raise ValueError(f"{old[-1].parent} was written by an earlier version, which this "
+                                 "one cannot resume; give another --out")
             return
         last = kept[-1]
         if not resume:

@@ -1,8 +1,8 @@
 """Words that tasks/answers.py knows: numbers, units, and those that change what a number means.
 
 A unit's line is: its names, then how many of the first unit of its kind it is. Names of three
-letters or more also have a plural with s. pint was tried for this: it takes nearly every letter for
-a unit ("5 a" is five years), so a list of names is needed anyway, and then only factors are left.
+letters or more also have a plural with s. It is a list of our own since a library of units such as
+pint knows far more names than an answer may have ("5 a" would be five years).
 """
 
 from fractions import Fraction

@@ -193,6 +193,14 @@ def test_a_checkpoint_of_another_run_is_not_taken_up(tmp_path, more, said):
         run_of(tmp_path, *more)
 
 
+@pytest.mark.parametrize("more", [(), ("--resume",)])
+def test_a_checkpoint_of_an_earlier_version_is_named(tmp_path, more):
+    (tmp_path / "checkpoint-40").mkdir()
+    (tmp_path / "checkpoint-40" / "run.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match="checkpoint-40 was written by an earlier version"):
+        run_of(tmp_path, *more)
+
+
 @pytest.mark.parametrize("name, text", [
     ("shards/__0_0.distcp", "half"), ("state.pt", "{"), ("rank0.pt", ""), ("shards/.metadata", "")])
 def test_a_damaged_checkpoint_is_one_line_and_the_one_before_is_taken(
