@@ -239,7 +239,7 @@ class Ambiguous(Exception):
 
 
 class TooLarge(Exception):
-    """A number that nobody can write down."""
+    """A number that is too large to be written down."""
 
 
 class Parser:

@@ -59,7 +59,7 @@ def in_thread(work: Callable[[], Any], seconds: float | None = None) -> Any:
     """Return what work() returns in a thread of its own, which does not keep the process alive.
 
     Raises:
-        TimeoutError: it did not return in so many seconds; the thread goes on by itself.
+        TimeoutError: it did not return in so many seconds; the thread keeps running.
     """
     found: list[Any] = []
     context = contextvars.copy_context()

@@ -1,4 +1,4 @@
-"""Count what of a student's files was not looked at, so that it is said with how many."""
+"""Count what was not looked at in a student's files, so that every note gives a number."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
