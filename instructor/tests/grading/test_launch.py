@@ -25,12 +25,15 @@ def fakes(tmp_path, monkeypatch):
     """Programs of these names note their arguments; returns a function that reads the notes."""
     log = tmp_path / "log"
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    note = tmp_path / "note.py"
+    note.write_text(
+        "import json, sys\n"
+        f"print(json.dumps(sys.argv[1:]), file=open({str(log)!r}, 'a', encoding='utf-8'))\n",
+        encoding="utf-8")
+    run = shlex.join([sys.executable, str(note)])  # a #! line takes no path with spaces
     for name in ("python", "srun", "parallel"):
         path = tmp_path / name
-        path.write_text(
-            f"#!{sys.executable}\nimport json, sys\n"
-            f"print(json.dumps(sys.argv[1:]), file=open({str(log)!r}, 'a', encoding='utf-8'))\n",
-            encoding="utf-8")
+        path.write_text(f'#!/bin/sh\nexec {run} "$@"\n', encoding="utf-8")
         path.chmod(0o755)
     return lambda: [json.loads(x) for x in log.read_text(encoding="utf-8").splitlines()]
 

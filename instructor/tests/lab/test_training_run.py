@@ -368,8 +368,20 @@ def test_a_strong_setting_is_named_with_the_task(lab, capsys):
     assert "temperature=1e-300" in text and "Try the default" in text
 
 
+def can_compile():
+    """Return whether torch.compile works here: it needs a C++ compiler and Python's headers."""
+    try:
+        torch.compile(lambda x: x + 1)(torch.ones(2))
+    except Exception:
+        return False
+    return True
+
+
 def test_every_right_variant_trains(lab_of):
+    compiles = can_compile()
     for variant in catalog.wheats():
+        if "torch.compile" in variant.text and not compiles:
+            continue
         assert train(lab_of(variant.text), f"--out={variant.id}") == 0, variant.id
 
 
@@ -579,8 +591,14 @@ def as_nobody(act):
 @pytest.mark.parametrize("used", [False, True])
 def test_a_read_only_folder(request, used):
     top = Path(tempfile.mkdtemp(prefix="lab15"))  # all may enter it, unlike pytest's folders
-    request.addfinalizer(lambda: shutil.rmtree(top))
     (top / "x").mkdir()
+
+    def remove():
+        for path in (top, top / "x"):
+            path.chmod(0o755)
+        shutil.rmtree(top)
+
+    request.addfinalizer(remove)
     if used:
         (top / "x" / "history.json").write_text("{}", encoding="utf-8")
     for path in (top / "x", top):
