@@ -343,6 +343,29 @@ def test_one_folder_cannot_take_the_place_of_the_others(tmp_path, monkeypatch):
     assert zoe.read_bytes() == b"z"
 
 
+@pytest.mark.parametrize("name", [
+    "ann/{}.py", "ann/sub{}/a.py", "class/ann/sub{}/a.py", "ann_11_{}_a.py",
+    "A B_7_assignsubmission_file_/{}.py",
+])
+def test_the_bytes_of_one_student_leave_room_for_the_others(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "BYTES_OF_ONE", 1000)
+    zoe = {"ann_": "zoe_12_900_lab15_grpo.py", "clas": f"class/zoe/{NAME}",
+           "A B_": f"Z B_8_assignsubmission_file_/{NAME}"}.get(name[:4], f"zoe/{NAME}")
+    path = zipped(tmp_path / "a.zip", *[(name.format(n), b"x" * 300) for n in range(9)],
+                  (zoe, b"z"), (zoe.replace(NAME, "b.py"), b"b"))
+    found = archives.unpack(path, tmp_path / "out")
+    assert [e.why for e in found.entries] == [()] * 4 + [archives.LARGE] * 5 + [()] * 2
+    assert found.entries[-2].path.read_bytes() == b"z"
+
+
+def test_a_full_zip_costs_those_who_come_last_and_they_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "TOTAL", 1000)
+    path = zipped(tmp_path / "class.zip", *[(f"s{n}/{NAME}", b"x" * 300) for n in range(6)])
+    found = intake.find(path, tmp_path / "room")
+    assert [s.path is not None for s in found] == [True] * 4 + [False] * 2
+    assert all("beyond the first" in s.note for s in found[4:])
+
+
 # ---------------------------------------------------------------- what cannot be looked at
 
 
