@@ -238,7 +238,7 @@ PIP_STOPPED = """
 install: pip stopped; its message is above. What was fetched is kept: run this again and it
 continues. """
 WHY_ONLINE = """If it was the network: behind a proxy, set HTTPS_PROXY or pip's 'proxy' setting;
-without a network, see "A class room without network" in README.md. If the disk was full on
+without a network, see "A classroom without a network" in README.md. If the disk was full on
 Linux: PyTorch's CPU build is far smaller, see README.md."""
 WHY_OFFLINE = """'No matching distribution' means that the folder lacks a wheel for this Python
 and system: fill it with the same Python version on the same kind of system."""

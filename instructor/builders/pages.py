@@ -144,7 +144,7 @@ def readme(text: str, present: Collection[str]) -> str:
     parts = re.split(r"^(?=## )", text, flags=re.M)
     gone: set[str] = set()
     for i, part in enumerate(parts):
-        if part.startswith("## Your room"):
+        if part.startswith("## What is where"):
             rows = [_row(r, present, gone) if r.startswith("    ") else r
                     for r in part.splitlines()]
             parts[i] = "\n".join(r for r in rows if r is not None).rstrip("\n") + "\n\n"
