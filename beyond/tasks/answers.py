@@ -241,51 +241,65 @@ def find(text: str) -> tuple[str | None, Value | None]:
     return _inner_statement(shown)
 
 
+_EXCLAIMED = re.compile(r"[0-9]!\W*$")  # a factorial, or an exclamation
+
+
 def _inner_statement(text: str) -> tuple[str | None, Value | None]:
     """Return the statement of a text without thoughts and tags, and what it says."""
     found, open_box = boxes(text)
-    answers = list(_ANSWER.finditer(text))
-    strong = [m for m in answers if not m["verb"] and _line(text, m.end())]
-    weak = [m for m in answers if m["verb"] and _line(text, m.end())]
-    places: list[tuple[int, str, Any]] = []
-    if found and text[found[-1][1]:found[-1][2]].strip():
-        places.append((found[-1][0], "box", found))
-    elif found and not text[:found[-1][0]].strip(" \n$"):
+    answers = [m for m in _ANSWER.finditer(text) if _line(text, m.end())]
+    strong = [m for m in answers if not m["verb"]]
+    weak = [m for m in answers if m["verb"]]
+    filled = bool(found) and bool(text[found[-1][1]:found[-1][2]].strip())
+    if found and not filled and not text[:found[-1][0]].strip(" \n$"):
         return None, None
-    if open_box >= 0:
-        places.append((open_box, "open", None))
-    if strong:
-        places.append((strong[-1].start(), "answer", strong[-1]))
     hashes = text.rfind("####")
-    if hashes >= 0:
-        said = _whole_or_first(_line(text, hashes + 4))
-        if said[1] is not None:
-            places.append((hashes, "hashes", said))
-    if places:
-        _, kind, what = max(places, key=lambda place: place[0])
-        if kind == "open":
-            return None, None
-        if kind == "box":
-            inside = _box_statement(text, what)
-            return inside, read(inside)
-        if kind == "hashes":
-            return what
-        later = [m for m in weak if m.start() >= what.end()]
-        if later and later[-1].start() <= text.find("\n", what.end()) % (len(text) + 1):
-            what = later[-1]  # Final answer: the final answer is 5
-        return _whole_or_first(_line(text, what.end()), True)
+    hashed = _whole_or_first(_line(text, hashes + 4)) if hashes >= 0 else ("", None)
+    places = {
+        "box": found[-1][0] if filled else -1,
+        "open box": open_box,
+        "answer": strong[-1].start() if strong else -1,
+        "hashes": hashes if hashed[1] is not None else -1,
+    }
+    last = max(places, key=lambda kind: places[kind])
+    if places[last] < 0:
+        return _unmarked(text, weak)
+    if last == "open box":
+        return None, None
+    if last == "box":
+        inside = _box_statement(text, found)
+        return inside, read(inside)
+    if last == "hashes":
+        return hashed
+    return _answer_line(text, strong[-1], weak)
+
+
+def _answer_line(text: str, answer: re.Match[str],
+                 weak: list[re.Match[str]]) -> tuple[str, Value | None]:
+    """Return what a line "Answer: ..." states.
+
+    Args:
+        text: without thoughts and tags.
+        answer: the last match with a colon.
+        weak: the matches with a verb ("the answer is"); the last one of the same line counts.
+    """
+    line_end = text.find("\n", answer.end()) % (len(text) + 1)
+    later = [m for m in weak if m.start() >= answer.end()]
+    if later and later[-1].start() <= line_end:  # Final answer: the final answer is 5
+        answer = later[-1]
+    return _whole_or_first(_line(text, answer.end()), True)
+
+
+def _unmarked(text: str, weak: list[re.Match[str]]) -> tuple[str, Value | None]:
+    """Return what a text without a mark states: behind "the answer is", or in its last sentence."""
     if weak:
         line = _line(text, weak[-1].end())
-        if re.search(r"[0-9]!\W*$", line):
-            return line, None  # a factorial, or an exclamation
-        return _whole_or_first(line, True)
+        return (line, None) if _EXCLAIMED.search(line) else _whole_or_first(line, True)
     text = text.strip()
     if "\n" not in text and (value := read(text)) is not None:
         return text, value
     last = sentences(text[text.rfind("\n") + 1:][-2 * LONGEST:])[-1]
-    if re.search(r"[0-9]!\W*$", last):
-        return last, None
-    return last, read(last, True)
+    return last, None if _EXCLAIMED.search(last) else read(last, True)
 
 
 # ============================================================== texts of answers

@@ -158,6 +158,20 @@ def call(reward: Callable, prompts, responses, columns: dict[str, list],
             "reward_timeout (0: no limit)") from None
 
 
+def _of_batch(reward: Callable, known: dict[str, Any]) -> Any:
+    """Call a reward once for a whole batch; an exception names the reward."""
+    args, named = _filled(reward, known)
+    try:
+        return _waited(reward(*args, **named))
+    except ValueError as error:
+        if str(error).startswith("reward "):
+            raise  # part of a composite reward, and named
+        raise ValueError(f"reward {name_of(reward)} raised ValueError: {error}") from error
+    except Exception as error:
+        raise ValueError(
+            f"reward {name_of(reward)} raised {type(error).__name__}: {error}") from error
+
+
 def _call(reward: Callable, prompts, responses, columns: dict[str, list]) -> RewardOutput:
     """Return the checked scores of a reward, without a time limit."""
     if not callable(reward):
@@ -176,19 +190,10 @@ def _call(reward: Callable, prompts, responses, columns: dict[str, list]) -> Rew
         known = {"prompt": prompts, "response": responses, "completion": responses}
         targets = columns.get("references") or [None] * n
         known |= {k: targets for k in ("answer", "target", "reference", "references")} | columns
-        args, taken = _filled(reward, known)
-        scores = each(reward, name, responses, taken)
+        scores = each(reward, name, responses, _filled(reward, known)[1])
     else:
         known = {"prompts": prompts, "responses": responses, "completions": responses} | columns
-        args, taken = _filled(reward, known)
-        try:
-            scores = _waited(reward(*args, **taken))
-        except ValueError as error:
-            if str(error).startswith("reward "):
-                raise  # a composite's part has said it already
-            raise ValueError(f"reward {name} raised ValueError: {error}") from error
-        except Exception as error:
-            raise ValueError(f"reward {name} raised {type(error).__name__}: {error}") from error
+        scores = _of_batch(reward, known)
         if isinstance(scores, RewardOutput):
             scores, metadata = scores.scores, scores.metadata
     if isinstance(scores, (str, dict)) or not hasattr(scores, "__iter__"):
