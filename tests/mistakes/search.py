@@ -5,13 +5,9 @@ input, and two mistakes can be combined. A mistake is suspected only if it gives
 function gives on every probe of the task, not only on the one that failed.
 """
 
-import contextlib
 import itertools
-import linecache
 
-from ..labfile import ascii_line, error_text, lab_frames
-from ..messages import explain
-from ..messages.explain import same
+from ..spec.nested import same
 
 # ---------------------------------------------------------------- the search
 
@@ -73,26 +69,3 @@ def guesses(found, run, probe, key):
         value = outcome(run, stages, probe, key)
         if value is not None:
             yield name, value
-
-
-@contextlib.contextmanager
-def named_crash(lab, call, expected, find):
-    """If the student's code raises and one known mistake explains that, name it.
-
-    Args:
-        lab: the student's module.
-        call: the call as text.
-        expected: the right value.
-        find: function without arguments that returns what `identify` found.
-    """
-    try:
-        yield
-    except Exception as error:
-        names = {name for name, _ in find()}
-        frames = lab_frames(error, lab.__file__)
-        if len(names) != 1 or not frames:
-            raise
-        line = frames[-1][1]
-        source = linecache.getline(lab.__file__, line).strip()
-        problem = f"{error_text(error)}  (line {line}: {source})"
-        explain.fail(call, expected, ascii_line(problem, 180), names.pop())

@@ -14,10 +14,11 @@ import torch
 import tinylm
 
 from ..labfile import is_real
-from ..messages.explain import cause, compare, fail, same
 from ..mistakes.task5 import wrong_gradients
-from . import oracle_step as oracle
-from .standin import Bigram, WatchedSGD, attempt, linear_loss, linear_weights, stand_in
+from ..spec import oracle_step as oracle
+from ..spec.nested import same
+from ..spec.standin import Bigram, WatchedSGD, attempt, linear_loss, linear_weights, stand_in
+from .explain import cause, compare, fail
 
 G = 3
 PROMPTS = ["1+2=", "4+4=", "10+2=", "3+5=", "20+9=", "7+1="]  # P = 6, P*G = 18 rows
