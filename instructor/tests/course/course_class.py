@@ -1,7 +1,9 @@
 """A class for the tests of the nbgrader course: sound, damaged and hostile submissions."""
 
+import argparse
 import copy
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -224,3 +226,16 @@ def write_result(results_folder, student, points, submission=None):
     (folder / "results.json").write_text(text, encoding="utf-8")
     if submission and (submission / "lab15_grpo.py").is_file():
         (folder / "lab15_grpo.py").write_bytes((submission / "lab15_grpo.py").read_bytes())
+
+
+def flags(folder, place, **more):
+    """Return the flags of instructor.course.cycle.
+
+    Args:
+        folder: of the course.
+        place: where the submissions are.
+        more: flags with other values.
+    """
+    return argparse.Namespace(**{"folder": folder, "submissions": place, "jobs": 1,
+        "seed_file": None, "checkpoint": folder.parent / "sft.pt", "trust": False,
+        "as_root": os.geteuid() == 0} | more)

@@ -13,7 +13,7 @@ from instructor.submissions.exports import Ids
 from instructor.submissions.intake import Submission
 
 from . import invented_class as invented
-from .test_command import fakes, run, table, totals  # noqa: F401
+from .command import run, table, totals
 
 HEAD = "student,task,points,change,reason\n"
 
@@ -31,7 +31,7 @@ def one_course(course, monkeypatch):
 
 
 @pytest.fixture
-def graded(tmp_path, fakes, capsys):  # noqa: F811
+def graded(tmp_path, fakes, capsys):
     """Return a function that grades a class of four: everybody gets 10."""
     files = {f"lab15_{who}_attempt_2026-11-{day}-12-00-00_lab15_grpo.py": invented.work(n)
              for n, (who, day) in enumerate((("ann", 28), ("ben", 29), ("cid", 30)))}
@@ -308,7 +308,7 @@ def test_a_regrade_of_one_loses_nobody_who_could_not_be_graded(graded, tmp_path)
 
 
 @pytest.mark.parametrize("system", ["canvas", "moodle", "blackboard"])
-def test_a_file_that_the_course_system_takes(system, tmp_path, fakes, capsys):  # noqa: F811
+def test_a_file_that_the_course_system_takes(system, tmp_path, fakes, capsys):
     there = [s for s in invented.everybody() if s.number != 507]
     invented.as_folder(tmp_path / "in", invented.in_form(system, there))
     path = tmp_path / "roster.csv"
@@ -329,7 +329,7 @@ def test_a_file_that_the_course_system_takes(system, tmp_path, fakes, capsys):  
     assert len(points) == 40 and set(points.values()) <= {"10", "0"}
 
 
-def test_without_a_roster_too_and_says_what_to_look_out_for(tmp_path, fakes, capsys):  # noqa: F811
+def test_without_a_roster_too_and_says_what_to_look_out_for(tmp_path, fakes, capsys):
     invented.as_folder(tmp_path / "in", invented.in_form("canvas", invented.everybody()))
     assert run(tmp_path / "in", tmp_path / "out", "--for", "canvas", "--column", "Lab 15 (9)") == 0
     lines = (tmp_path / "out" / "scores-canvas.csv").read_text(encoding="utf-8").splitlines()

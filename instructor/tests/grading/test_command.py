@@ -1,6 +1,5 @@
 """The command as a whole: what it writes, also when it is stopped, killed, or has no sandbox."""
 
-import csv
 import json
 import os
 import signal
@@ -13,50 +12,20 @@ from pathlib import Path
 import pytest
 
 from instructor import grade
-from instructor.grading import judging
 from instructor.grading.bwrap import PREFIX, sweep
 from instructor.grading.sandbox import Clock, Limits, Maker, SandboxError
 from instructor.variants import catalog
-from tests.labfile import ROOT, TASKS
+from tests.labfile import ROOT
+
+from .command import ROOT_FLAG, fake_judge, run, table, totals
 
 STUB = (ROOT / "lab15_grpo.py").read_text(encoding="utf-8")
-ROOT_FLAG = ["--as-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
 PROC, TEMPORARY = Path("/proc"), Path(tempfile.gettempdir())
 SLOW = "LAB15_SLOW" not in os.environ
 # What turns every result of pytest into a pass, where pytest runs in the submission's folder.
 PLANTED = ("conftest.py", "tests/conftest.py", "pytest.py", "tinylm.py", "torch.py", "numpy.py")
 PLANTED += ("sitecustomize.py", "usercustomize.py", "pytest.ini", "setup.cfg", "tests/__init__.py")
 YES = "def pytest_runtest_makereport(item, call): raise SystemExit(0)\n"
-
-
-class FakeMaker:
-    """Takes the place of a Maker where no student's code is to run."""
-
-    processor, peak, nested = 0.0, 0, True
-
-    def __init__(self, *_):
-        pass
-
-    stop = close = lambda self: None
-
-
-def fake_judge(submission, course, maker, old=None):
-    """Give full points to every task that has to be judged."""
-    data, problem = submission.read()
-    old, tests = old or {}, {n: m.TESTS for n, m in course.modules.items()}
-    tasks = {n: judging.blank(n, tests[n], "", "written") for n in TASKS}
-    for n, task in tasks.items():
-        task |= {"points": float(TASKS[n].points), "tests": dict.fromkeys(task["tests"], True)}
-    more = {"student": submission.student, "tasks": tasks | old, "notes": [], "seconds": 0.1}
-    more |= {"file": judging.file_hash(data, problem), "version": None, "submitted": None}
-    return more | {"late": None, "hashes": course.hashes, "lab_version": "1.0"}, data
-
-
-@pytest.fixture
-def fakes(monkeypatch):
-    """Let the command run without sandboxes: everybody gets 10."""
-    monkeypatch.setattr(grade, "Maker", FakeMaker)
-    monkeypatch.setattr(grade, "judge", fake_judge)
 
 
 @pytest.fixture(scope="module")
@@ -78,19 +47,6 @@ def hand_in(folder, **files):
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / "lab15_grpo.py").write_text(text, encoding="utf-8")
     return folder
-
-
-def table(out):
-    with open(out / "scores.csv", encoding="utf-8", newline="") as file:
-        return {row["student"]: row for row in csv.DictReader(file)}
-
-
-def totals(out):
-    return {student: row["total"] for student, row in table(out).items()}
-
-
-def run(folder, out, *flags):
-    return grade.main([str(folder), "--out", str(out), *ROOT_FLAG, *flags])
 
 
 def start(folder, out, *flags):
