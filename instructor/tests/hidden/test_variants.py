@@ -36,6 +36,9 @@ NOTHING = {  # what a body returns that has learned nothing: a result for each t
     "input": "x",
     "copy": "x.clone()",
     "negative": "-x",
+    "double": "2 * x",
+    "exp": "x.exp()",
+    "last": "given[-1] if torch.is_tensor(given[-1]) else x",
     "none": "None",
     "random": "torch.randn_like(x)",
     "mean": "x - x.mean()",
@@ -60,7 +63,7 @@ def nothing(*args, **kwargs):
     if torch.is_tensor(given[0]) or value is None:
         return value
     lists = [a for a in given if isinstance(a, list)]
-    out = sample(next(a for a in given if hasattr(a, "parameters")), lists[0])
+    out = sample(next(a for a in given if hasattr(a, "parameters")), lists[0] * {times})
     said = decode_responses(out)
     return dict(out=out, responses=said, rewards=torch.full((len(said),), number))
 
@@ -69,9 +72,10 @@ sample_group = group_advantages = k3_kl = grpo_loss = grpo_step = nothing
 """
 
 
+@pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("name", NOTHING)
-def test_a_body_that_has_learned_nothing_gets_nothing(points, name):
+def test_a_body_that_has_learned_nothing_gets_nothing(points, name, times):
     stub = (ROOT / "lab15_grpo.py").read_text(encoding="utf-8")
-    text = stub + BODY.replace("{value}", NOTHING[name])
+    text = stub + BODY.replace("{value}", NOTHING[name]).replace("{times}", str(times))
     made = [catalog.Variant(name, "trivial", task, text) for task in TASKS]
     assert [points(v) for v in made] == [0.0] * 5
