@@ -34,7 +34,8 @@ from .grading.bwrap import PREFIX, complaint, python, sweep
 from .grading.judging import Course, file_hash, judge
 from .grading.sandbox import Clock, Limits, Maker, SandboxError
 from .records import classlist, lateness, uploads
-from .records.results import ByHand, Results, write
+from .records.files import write
+from .records.results import ByHand, Results
 from .submissions import intake
 
 REMEDY = """Without bubblewrap a student's code has all rights of your account. Either

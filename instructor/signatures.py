@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.messages.explain import MISTAKES
 
 from .grading import judging
-from .records.results import write
+from .records.files import write
 from .variants import catalog, direct
 
 FILE = Path(__file__).with_name("reporting") / "signatures.json"

@@ -106,7 +106,7 @@ def main(args: list[str] | None = None) -> int:
     for line in report(runs, flags.count, torch_seconds):
         print(line)
     if flags.json:
-        from ..records.results import write
+        from ..records.files import write
 
         about = {"schema": 1, "machine": platform.platform(), "cores": os.cpu_count()}
         about |= {"python": platform.python_version(), "count": flags.count, "seed": 0}

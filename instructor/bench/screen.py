@@ -116,7 +116,7 @@ def main(args: Sequence[str] | None = None) -> int:
     if silent:
         print(f"not counted, {len(silent)} without a failing test: {', '.join(silent)}")
     if flags.json:
-        from ..records.results import write
+        from ..records.files import write
 
         kept = about("python -m instructor.bench.screen") | {"figures": figures(table)}
         kept["not counted"] = silent

@@ -1,11 +1,10 @@
 """Notice what was changed by hand in scores.csv, and keep it, before the table is written anew."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import tables
+from . import files, tables
 
 SHOWN = 12  # changes that are named
 
@@ -29,12 +28,7 @@ class Ledger:
         with self._alone():  # several graders may share the folder
             self._look(text)
             for path in (self.written, self.path):
-                own = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-                try:
-                    own.write_text(text, encoding="utf-8", newline="")
-                    os.replace(own, path)
-                finally:
-                    own.unlink(missing_ok=True)
+                files.write(path, text)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

@@ -10,7 +10,6 @@ import contextlib
 import copy
 import hashlib
 import json
-import os
 import re
 import threading
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.labfile import TASKS, ascii_line
 from ..submissions.intake import Submission
 from . import feedback, lateness, overrides, tables
 from .edited import Ledger
+from .files import write
 
 SCHEMA = 1
 CLASS = ".class.json"  # the names of a class, beside its results
@@ -46,18 +46,6 @@ class ByHand(NamedTuple):
     submissions: dict = {}
     overrides: dict = {}
     due: lateness.Due = lateness.Due(None, None, {})
-
-
-def write(path, data):
-    """Write a file by way of a temporary name: nobody reads half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    data = data.encode("utf-8") if isinstance(data, str) else data
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def file_name(student, others=()):
