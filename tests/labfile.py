@@ -63,7 +63,7 @@ class Problem(NamedTuple):
     """Something that went wrong while the file was loaded.
 
     `task` is the task it stands in, or None; `line` is 1-based, or None for the whole file;
-    `advice`, if any, says what the text means.
+    `advice`, if any, explains the text.
     """
 
     task: int | None
@@ -142,7 +142,7 @@ def _other_format(path, data):
 def read_source(path):
     """Return (text, encoding, note) of a Python file; line ends stay as they are.
 
-    note is None, or one line that says why the file was read as Latin-1. A byte order mark is
+    note is None, or one line with the reason why the file was read as Latin-1. A byte order mark is
     part of the encoding ("utf-8-sig"), so that text.encode(encoding) gives the bytes back.
 
     Raises:

@@ -43,7 +43,7 @@ listed word (people, left, in total), then plain words. "5 m" and "5\text{m}" ar
 5m is a product.
 
 Anything else makes it no number: not 5, about 5, 5 or more, 5x, 5th, 5?, at least 5, 5 of 7. Not
-read, because it cannot be told what is meant: (5), which is -5 to an accountant; 5{,}5; 2 100/300;
+read, because its meaning is ambiguous: (5), which is -5 to an accountant; 5{,}5; 2 100/300;
 "The answer is 5!" in a sentence. 12,34 is the list 12 and 34; 1,234 is always a thousand and more.
 
 **4. In a sentence** the value is behind the last =, colon or verb (is, costs, earns, has, ...), or
@@ -193,7 +193,7 @@ def _harmless(text: str) -> bool:
 
 
 def _whole_or_first(line: str, sentence: bool = False) -> tuple[str, Value | None]:
-    """Return a line and what it says; or that of its first sentence, if the rest is harmless."""
+    """Return a line and its value, or those of its first sentence if the rest is harmless."""
     if (value := read(line, sentence)) is not None:
         return line, value
     first, *rest = sentences(line[:LONGEST]) if len(line) <= LONGEST else [line]
@@ -219,7 +219,7 @@ def _displays_on_one_line(text: str) -> str:
 
 
 def find(text: str) -> tuple[str | None, Value | None]:
-    """Return what a text states as its answer, as text, and what that says; None where nothing.
+    """Return the statement of a text's answer and its value; None for each that is missing.
 
     Args:
         text: a response or a reference.
@@ -245,7 +245,7 @@ _EXCLAIMED = re.compile(r"[0-9]!\W*$")  # a factorial, or an exclamation
 
 
 def _inner_statement(text: str) -> tuple[str | None, Value | None]:
-    """Return the statement of a text without thoughts and tags, and what it says."""
+    """Return the statement of a text without thoughts and tags, and its value."""
     found, open_box = boxes(text)
     answers = [m for m in _ANSWER.finditer(text) if _line(text, m.end())]
     strong = [m for m in answers if not m["verb"]]
@@ -336,7 +336,13 @@ def extract_answer(text: str) -> str | None:
 
 
 def shown(text: str, said: str | None, value: Value | None) -> str | None:
-    """Return extract_answer's text where find(text) is known already: (said, value)."""
+    """Return extract_answer's text where find(text) is known already: (said, value).
+
+    Args:
+        text: of a response.
+        said: its statement, as find returns it.
+        value: what that states, as find returns it.
+    """
     return canonical(value) if value is not None else stated(text) if said else None
 
 
@@ -461,12 +467,25 @@ def as_reference(reference: Any) -> str | None:
 
 
 def score(response: str, reference: Value, ask: Ask) -> float | None:
-    """Return 1.0 if a response's answer equals a reference, 0.0 if not, None where not told."""
+    """Return 1.0 if a response's answer equals a reference, 0.0 if not, None if undecidable.
+
+    Args:
+        response: text of a response.
+        reference: the value of the right answer.
+        ask: decides whether two formulas are equal.
+    """
     return score_of(*find(response), reference, ask)
 
 
 def score_of(said: str | None, value: Value | None, reference: Value, ask: Ask) -> float | None:
-    """Return score's result where find(response) is known already: (said, value)."""
+    """Return score's result where find(response) is known already: (said, value).
+
+    Args:
+        said: the statement of a response, as find returns it.
+        value: what that states, as find returns it.
+        reference: the value of the right answer.
+        ask: decides whether two formulas are equal.
+    """
     if value is None:
         return 0.0 if not said or denies(said) or not holds_number(said) else None
     same = equal(reference, value, ask)

@@ -1,4 +1,4 @@
-r"""From the text of one statement to what it says: a number, several, a ratio, a choice, a formula.
+r"""Parse one statement: a number, several, a ratio, a choice or a formula.
 
 The rule is in beyond/tasks/answers.py. Here it is applied in four stages, the order of this
 file: one notation for all spellings, styles taken off, tokens, and a parser for each kind of value.
@@ -273,7 +273,11 @@ class Parser:
         return found
 
     def need(self, *texts: str) -> None:
-        """Step over one of these."""
+        """Step over one of these marks or commands.
+
+        Raises:
+            Fault: none of them comes.
+        """
         if not self.take(*texts):
             raise Fault
 
@@ -283,7 +287,11 @@ class Parser:
         return token is not None and token.kind == "number"
 
     def done(self) -> None:
-        """Be at the end."""
+        """Check that no token is left.
+
+        Raises:
+            Fault: there is one.
+        """
         if self:
             raise Fault
 
@@ -982,7 +990,7 @@ class Statement:
         return None
 
     def choice(self, tokens: Sequence[Token]) -> Value | None:
-        """Read one capital letter, perhaps in brackets."""
+        """Read one capital letter, with or without brackets."""
         inner = tokens[1:-1] if matching(tokens) and tokens[0].text == "(" else tokens
         one = len(inner) == 1 and inner[0].kind == "word" and len(inner[0].text) == 1
         return Choice(inner[0].text) if one and "A" <= inner[0].text <= "J" else None
@@ -1158,7 +1166,7 @@ def joins_numbers(tokens: Sequence[Token]) -> bool:
 
 
 def read(text: str, sentence: bool = False) -> Value | None:
-    """Return what a statement says, or None where the rule does not hold it.
+    """Return the value of a statement, or None if no parser accepts it.
 
     Args:
         text: at most LONGEST characters.
@@ -1187,5 +1195,5 @@ def holds_number(text: str) -> bool:
 
 
 def denies(text: str) -> bool:
-    """Return whether a text says what the answer is not."""
+    """Return whether a text denies an answer instead of giving one."""
     return any(word in DENIALS for word in re.findall("[a-z']+", text[:LONGEST].lower()))

@@ -1,6 +1,6 @@
-"""Calling a reward, whatever its form, and saying what is wrong with it.
+"""Call a reward in any of its forms; report what is wrong with it.
 
-Three forms are accepted everywhere, told apart by the names of the first arguments:
+Three forms are accepted everywhere, distinguished by the names of the first arguments:
 
     def mine(prompts, responses, **columns) -> list of float or None     # a whole batch
     def mine(response, answer) -> float                                  # tinylm.reward's form
@@ -94,7 +94,17 @@ def _one(score: Any, name: str, i: int, response: str) -> float | None:
 
 
 def each(function: Callable, name: str, responses, columns: dict[str, list]) -> list[Any]:
-    """Call a function for every sample with its values by name; an exception names the sample."""
+    """Call a function for every sample with its values by name; an exception names the sample.
+
+    Args:
+        function: takes the values of one sample by name.
+        name: of the reward, for messages.
+        responses: list of texts.
+        columns: name -> one value for each response.
+
+    Raises:
+        ValueError: the function raised an exception; which sample.
+    """
     scores = []
     for i, response in enumerate(responses):
         try:
@@ -128,7 +138,7 @@ def _filled(reward: Callable, known: dict[str, Any]) -> tuple[list[Any], dict[st
             else:
                 named[name] = value
         elif p.default is p.empty:
-            raise ValueError(f"reward {name_of(reward)} wants {name!r}, and the data has no such "
+            raise ValueError(f"reward {name_of(reward)} needs {name!r}, and the data has no such "
                              f"column; there are {', '.join(sorted(known))}")
     return args, named
 
@@ -146,7 +156,7 @@ def call(reward: Callable, prompts, responses, columns: dict[str, list],
         timeout: seconds for all of them together; 0 for no limit.
 
     Raises:
-        ValueError: the reward raised, or wants a column that is not there, or gave the wrong number
+        ValueError: the reward raised, or needs a column that is missing, or gave the wrong number
             of scores, or NaN: which reward and which sample; or it was not ready in time.
     """
     try:

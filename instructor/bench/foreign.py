@@ -457,7 +457,13 @@ def text_of(piece: str, length: int) -> str:
 
 
 def seconds(work: Callable[[str], object], text: str, times: int = TIMES) -> float:
-    """Return the processor time that a function takes, the least of several."""
+    """Return the processor time that a function takes, the least of several.
+
+    Args:
+        work: function of a text.
+        text: the text.
+        times: how often it is called, at most.
+    """
     found = []
     for _ in range(times):
         began = time.process_time()

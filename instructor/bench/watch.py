@@ -85,7 +85,13 @@ class Terminal:
 
 
 def save(path: Path, text: str, how: str) -> None:
-    """Save as editors do: "in place" (truncate, write) or "rename" (a new file moved over it)."""
+    """Save as editors do: "in place" (truncate, write) or "rename" (a new file moved over it).
+
+    Args:
+        path: of the file.
+        text: its new text.
+        how: "in place" or "rename".
+    """
     if how == "rename":
         new = path.with_name(path.name + ".tmp")
         new.write_text(text, encoding="utf-8")

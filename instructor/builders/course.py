@@ -107,7 +107,11 @@ def _exchange(folder: Path) -> None:
 
 
 def notebook() -> str:
-    """Return the assignment's notebook as text; the same source gives the same bytes."""
+    """Return the assignment's notebook as text; the same source gives the same bytes.
+
+    Raises:
+        ValueError: two cells have the same id.
+    """
     import jupytext
     import nbformat
 

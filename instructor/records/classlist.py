@@ -76,14 +76,14 @@ def read(flags: argparse.Namespace, unpacked: Path) -> Class:
 
 
 def _told(listed: roster.Roster, matched: roster.Matched, path: Path) -> list[str]:
-    """Return what the roster tells of the class."""
+    """Return lines: who of the roster handed in, who did not, who is not on it."""
     absent, strangers = matched.absent, matched.strangers
     lines = [f"{tables.shown(path)}: {len(listed.members)} students, "
              f"{len(matched.submissions) - len(absent) - len(strangers)} of them handed in"]
     if absent:
         lines.append(f"handed in nothing: {len(absent)}: {some(absent)}")
     if strangers:
-        lines.append(f"handed in, but not on the roster, or not to be told apart there: "
+        lines.append(f"handed in, but not on the roster (or several there could be meant): "
                      f"{len(strangers)}: {some(strangers)}")
     return lines
 
@@ -92,7 +92,7 @@ def _timed(subs: Sequence[Submission]) -> str:
     """Return how many times are known."""
     there = [s for s in subs if s.note != intake.NOTHING]
     known = sum(bool(s.submitted and lateness.moment(s.submitted)) for s in there)
-    return f"the course system tells the time of {known} of {len(there)} hand-ins"
+    return f"the course system gives the time of {known} of {len(there)} submissions"
 
 
 def one(text: str, subs: Sequence[Submission]) -> Submission:

@@ -1,4 +1,4 @@
-"""Notice what was changed by hand in scores.csv, and keep it, before the table is written anew."""
+"""Detect changes made by hand in scores.csv and keep them before the table is rewritten."""
 
 import contextlib
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Ledger:
         self.said: list[str] = []  # lines for the instructor
 
     def write(self, text: str) -> None:
-        """Write the table; if it was changed by hand, keep a copy and say what was changed."""
+        """Write the table; if it was changed by hand, keep a copy and report the changes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._alone():  # several graders may share the folder
             self._look(text)
@@ -63,7 +63,7 @@ class Ledger:
                          + f"; and {len(changes) - SHOWN} more" * (len(changes) > SHOWN))
         place = tables.shown(self.path.with_name("overrides.csv"))
         self.said.append(
-            f"It is kept as {tables.shown(kept)}; {self.path.name} was written anew. To keep such "
+            f"It is kept as {tables.shown(kept)}; {self.path.name} was rewritten. To keep such "
             f"points, put them with a reason into {place}:"
         )
         self.said += ["    student,task,points,change,reason", *examples(changes)]

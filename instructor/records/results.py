@@ -36,7 +36,7 @@ TAKEN = re.compile(
 
 
 class ByHand(NamedTuple):
-    """What an instructor and the course system say of a class, apart from the files.
+    """What an instructor and the course system add to the submitted files.
 
     submissions: {student: Submission}.
     overrides: {student: [Override]}.
@@ -115,6 +115,9 @@ def tasks_of(document):
     """Return {task: result} of a results.json, as judging.judge_task makes them.
 
     The points are those that the tests gave, whatever was done by hand.
+
+    Raises:
+        ValueError: a task's points are not a number.
     """
     tasks = {}
     for test in document["tests"]:
@@ -185,7 +188,7 @@ def _told(held, before):
 
 
 def _from_system(extra, sub):
-    """Renew what the course system says of a student; it needs no new verdict."""
+    """Update what the course system reports of a student; it needs no new verdict."""
     if sub is None:
         return
     extra |= {"submitted": sub.submitted, "late": sub.late, "ids": sub.ids._asdict()}

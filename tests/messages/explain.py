@@ -34,7 +34,7 @@ ROOM = WIDTH - len(INDENT)
 
 
 class Mistake(NamedTuple):
-    """What the message says about a mistake, and the chapter section to read (None: no section)."""
+    """A mistake in words, and the chapter section to read (None: no section)."""
 
     text: str
     section: int | None
@@ -87,6 +87,12 @@ def show(values, digits=4, focus=0, room=ROOM):
     """Return nested lists of numbers as text, cut to `room` characters around flat index `focus`.
 
     Tensors are shown like lists; anything else as its (ASCII) repr, cut off where it is too long.
+
+    Args:
+        values: nested lists, a tensor, or anything else.
+        digits: behind the point.
+        focus: flat index of the entry that must be seen.
+        room: characters.
     """
     if isinstance(values, torch.Tensor):
         values = nested.values(values)
@@ -246,7 +252,14 @@ def _place(index, shape):
 
 
 def message(call, expected, yours, mistake=None):
-    """Return the four-part message as text; at most MOST lines of WIDTH columns."""
+    """Return the four-part message as text; at most MOST lines of WIDTH columns.
+
+    Args:
+        call: the call as text.
+        expected: text, or numbers to show.
+        yours: text, or numbers to show.
+        mistake: an id of MISTAKES, several joined by "+", or None.
+    """
     lines = textwrap.wrap(call, WIDTH, subsequent_indent="    ")[:2]
     lines += _part("expected", expected, 2) + _part("yours", yours, 2)
     if mistake:
@@ -275,6 +288,9 @@ def fail(call, expected, yours, mistake=None):
         expected: text, or numbers to show.
         yours: text, or numbers to show.
         mistake: an id of MISTAKES, several joined by "+", or None.
+
+    Raises:
+        pytest.fail.Exception: always.
     """
     failure = pytest.fail.Exception(message(call, expected, yours, mistake), pytrace=False)
     failure.mistake, failure.likely = mistake, likely(mistake) if mistake else ""

@@ -21,7 +21,16 @@ def outcome(run, *args):
 
 
 def fits(run, stages, probes, yours, keys, tolerance=2e-5):
-    """Return whether these stages give the student's outcomes on all probes."""
+    """Return whether these stages give the student's outcomes on all probes.
+
+    Args:
+        run: function (stages, probe, key) -> what the specification with these stages gives.
+        stages: {name: function} that replace those of the specification.
+        probes: dict name -> probe.
+        yours: dict name -> outcome of the student's function, or None if the call raised.
+        keys: the parts of an outcome that must agree.
+        tolerance: absolute and relative.
+    """
     for key in keys:
         for name, probe in probes.items():
             theirs, mine = outcome(run, stages, probe, key), yours[name]
@@ -64,7 +73,14 @@ def identify(run, table, probes, yours, keys, pairs=()):
 
 
 def guesses(found, run, probe, key):
-    """Yield pairs (id, value) for explain.compare."""
+    """Yield pairs (id, value) for explain.compare.
+
+    Args:
+        found: list of (mistake id, stages), from identify.
+        run: function (stages, probe, key).
+        probe: the input.
+        key: the part of an outcome.
+    """
     for name, stages in found:
         value = outcome(run, stages, probe, key)
         if value is not None:

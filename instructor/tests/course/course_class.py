@@ -83,7 +83,15 @@ SCRIPT = "<script>owned()</script><img src=x onerror='owned()'>[x](javascript:ow
 
 
 def book(released, answer=WARMUP, essay=ESSAY, extra=(), where=0):
-    """Return a student's notebook: the released one, filled in; extra cells at an index."""
+    """Return a student's notebook: the released one, filled in; extra cells at an index.
+
+    Args:
+        released: the notebook that students get.
+        answer: of the warm-up.
+        essay: its text.
+        extra: more cells, or their code.
+        where: index of the first of them.
+    """
     made = copy.deepcopy(released)
     for cell in made.cells:
         if cell["id"] == "warmup-answer" and answer:
@@ -177,7 +185,13 @@ PLANTED = {
 
 
 def hand_in(place, released, course):
-    """Write the class's submissions to a folder, most as zips; return the students."""
+    """Write the class's submissions to a folder, most as zips; return the students.
+
+    Args:
+        place: the folder.
+        released: the notebook that students get.
+        course: the course folder, at which some of them aim.
+    """
     made = notebooks(released, course)
     for student, content in made.items():
         text = nbformat.writes(content) if isinstance(content, dict) else content
@@ -209,7 +223,14 @@ def results(course, _flags=None):
 
 
 def write_result(results_folder, student, points, submission=None):
-    """Write one student's results.json and the graded file."""
+    """Write one student's results.json and the graded file.
+
+    Args:
+        results_folder: the grader's.
+        student: name of a folder in it.
+        points: {task: points}.
+        submission: folder with the graded file, or None.
+    """
     tests = [
         {
             "name": f"Task {n}: {TASKS[n].name}",

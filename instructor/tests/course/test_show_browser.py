@@ -92,7 +92,7 @@ def submission(course, student):
 
 
 def files(course):
-    """Return what lies in the course's folder, the server's own notes apart."""
+    """Return the files of the course's folder without the server's own notes."""
     return {p.relative_to(course).as_posix() for p in course.rglob("*")
             if ".ipynb_checkpoints" not in p.parts and ".db" not in p.name}
 

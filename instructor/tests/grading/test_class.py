@@ -1,4 +1,4 @@
-"""Nobody vanishes: a class of forty invented students in each form in which it can arrive."""
+"""No student is lost: a class of forty in each form in which it can arrive."""
 
 import os
 import shutil
@@ -51,7 +51,7 @@ def test_a_roster_gives_the_same_forty_people_in_every_form(form, tmp_path):
     path = tmp_path / "roster.csv"
     path.write_bytes(invented.roster(form, CLASS))
     matched = roster.match(roster.read(path), found.submissions, found.system)
-    apart = 2 if form in ("folder", "zip") else 0  # two are called Ann Lee, and nothing tells more
+    apart = 2 if form in ("folder", "zip") else 0  # two are called Ann Lee
     assert len(matched.strangers) == apart
     assert len(matched.absent) == len(CLASS) - len(there) + apart
     key = {"canvas": "id", "moodle": "id", "moodle_flat": "id", "gradescope": "email"}

@@ -1,4 +1,4 @@
-"""Bytes of strangers: whatever they are, no exception, nothing above a size, only linear work.
+"""Bytes of strangers cause no exception, nothing above a size, and only linear work.
 
 The properties need hypothesis; without it the rest of the file runs.
 """
@@ -49,7 +49,7 @@ def test_every_function_is_measured_or_takes_nothing_foreign(name):
 
 
 def test_every_module_is_looked_through_or_has_a_reason():
-    """A module that comes later stands in one of the lists, too."""
+    """A new module must be in one of the lists."""
     top = ROOT / "instructor"
     listed, rest = {*foreign.MODULES, *foreign.APART}, []
     for path in sorted(top.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""One mistake, one screen: what is shown of failing tests, whatever they are and however many."""
+"""One mistake, one screen: what is shown of failing tests, however many there are."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -51,7 +51,7 @@ def pytest_on(tmp_path, monkeypatch):
 
 
 def counted(shown):
-    """Return the number of failing tests that the screen tells of."""
+    """Return the number of failing tests that the screen counts."""
     one = len(re.findall(r"^_+ test_\w+.* _+$", shown, re.M))
     same = [int(n) for n in re.findall(r"^and (\d+) more tests?[,:]", shown, re.M)]
     flat = " ".join(shown.split())

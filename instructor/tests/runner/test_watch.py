@@ -1,4 +1,4 @@
-"""The watch: what is on the screen after a save, whatever the save and the code are like."""
+"""The watch: what is on the screen after a save."""
 
 import contextlib
 import os
