@@ -1,6 +1,5 @@
 """No student is lost: a class of forty in each form in which it can arrive."""
 
-import os
 import shutil
 
 import pytest
@@ -156,22 +155,7 @@ def test_a_tree_like_nbgraders_among_others_tells_no_time(tmp_path):
     assert {s.submitted for s in found.submissions} == {None}
 
 
-# ---------------------------------------------------------------- what cannot be read
-
-
-def test_what_this_machine_cannot_read_is_no_zero(tmp_path, monkeypatch):
-    folder = invented.as_folder(tmp_path / "in", {"ann/lab15_grpo.py": "x", "bob/": ""})
-    scandir = os.scandir
-
-    def closed(path):
-        if str(path).endswith("ann"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", closed)
-    ann, bob = intake.find(folder)
-    assert ann.unseen and "ann" in ann.note and not bob.unseen
-    assert bob.read()[0] is None
+# ---------------------------------------------------------------- zips and forged names
 
 
 def test_a_class_zip_in_the_folder_is_the_class(tmp_path):
