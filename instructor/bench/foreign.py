@@ -309,8 +309,6 @@ MODULES = (
 APART = {
     "bench.foreign": "makes such text itself",
     "bench.grade": "measures on files of this repository",
-    "bench.screen": "measures on files of this repository",
-    "bench.watch": "measures on files of this repository",
     "build": "makes files of this repository",
     "builders": "makes files of this repository",
     "grading.bwrap": "makes a command line",

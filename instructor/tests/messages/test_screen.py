@@ -5,7 +5,6 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from instructor.bench.screen import figures
 from instructor.grading import practice
 from instructor.tests.lab_texts import RIGHT, STUB, edit, section
 from instructor.variants.catalog import chaffs
@@ -322,9 +321,3 @@ def test_the_graders_page_has_a_message_for_every_mistake():
     assert text.startswith("test_b:\ncall") and mistakes == ["task4.max", "task4.stat_top_clipped"]
     assert text.count("likely ") == 2 and "test_d:\n" in text
     assert text.endswith("Not passed as well: test_a, test_c")
-
-
-def test_figures_of_the_measurement():
-    table = [{"id": str(i), "task": 1, "lines": i, "columns": 80} for i in range(1, 101)]
-    assert figures(table)["lines"] == {"median": 50, "95 %": 95, "largest": 100, "fit": 24}
-    assert figures(table)["columns"]["fit"] == 100
