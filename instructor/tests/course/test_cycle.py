@@ -75,7 +75,7 @@ def test_everybody_gets_what_is_deserved(graded):
     assert len(rows) == 18
 
 
-def test_damage_is_repaired_and_told(graded):
+def test_damage_is_repaired_and_reported(graded):
     course, printed = graded
     for line in (
         "dan-deleted: setup was missing; warmup was missing; task3 was missing; essay was missing",

@@ -95,7 +95,7 @@ SYSTEMS = {
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("name", ["lab15_grpo.py", "lab15_grpo-1.py", "lab15_grpo (1).py", "x.py"])
-def test_the_lab_file_is_graded_whatever_lies_beside_it(system, first, name, tmp_path):
+def test_the_lab_file_is_graded_among_other_files(system, first, name, tmp_path):
     form, others = SYSTEMS[system]
     names = [name, *others] if first else [*others, name]
     files = {form.format(101 + i, n): "x = 1\n" for i, n in enumerate(names)}
@@ -149,7 +149,7 @@ def test_nbgraders_time_is_the_one_beside_the_assignment(tmp_path):
     assert {s.submitted for s in found.submissions} == {"2026-11-29 12:00:00 UTC"}
 
 
-def test_a_tree_like_nbgraders_among_others_tells_no_time(tmp_path):
+def test_a_tree_like_nbgraders_among_others_gives_no_time(tmp_path):
     found, _ = survey("folder", tmp_path, True, CLASS[:4],
                       {"Mallory/lab15/timestamp.txt": "2020-01-01 00:00:00 UTC"})
     assert {s.submitted for s in found.submissions} == {None}

@@ -69,7 +69,7 @@ def wait_for(path, seconds=120):
 # ---------------------------------------------------------------- a run, and another one
 
 
-def test_the_command_goes_on_where_it_was(tmp_path, works, capsys):
+def test_the_command_continues(tmp_path, works, capsys):
     folder, out = hand_in(tmp_path / "in", eve=STUB), tmp_path / "out"
     for name in PLANTED:
         (folder / "eve" / name).parent.mkdir(exist_ok=True)
@@ -86,7 +86,7 @@ def test_the_command_goes_on_where_it_was(tmp_path, works, capsys):
     assert (out / "seed.txt").stat().st_mode & 0o077 == 0
 
 
-def test_a_corrected_test_judges_its_task_anew_and_no_other(tmp_path, fakes):
+def test_a_corrected_test_regrades_its_task_alone(tmp_path, fakes):
     folder, out = hand_in(tmp_path / "in", eve=STUB), tmp_path / "out"
     assert run(folder, out) == 0 and totals(out) == {"eve": "10"}
     path = out / "eve" / "results.json"
@@ -126,7 +126,7 @@ def test_older_given_parts_are_graded(tmp_path, works):
 # ---------------------------------------------------------------- what goes wrong
 
 
-def test_a_failure_of_the_grader_is_said_and_the_others_are_graded(tmp_path, fakes, monkeypatch):
+def test_reports_a_failure_and_grades_the_others(tmp_path, fakes, monkeypatch):
 
     def judge(submission, *args):
         if submission.student == "bob":
@@ -196,7 +196,7 @@ def test_root_is_refused(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_no_sandbox_is_said_with_its_remedies(tmp_path, monkeypatch, capsys):
+def test_a_missing_sandbox_is_reported_with_remedies(tmp_path, monkeypatch, capsys):
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\necho bwrap: No permissions >&2\nexit 1\n", encoding="utf-8")
     fake.chmod(0o755)

@@ -391,7 +391,7 @@ def refuse(monkeypatch, name, error=PermissionError):
 
 
 @pytest.mark.parametrize("closed", ["mia", NAME])
-def test_what_may_not_be_read_is_no_zero(closed, tmp_path, monkeypatch):
+def test_an_unreadable_file_is_no_zero(closed, tmp_path, monkeypatch):
     (tmp_path / "in" / "mia").mkdir(parents=True)
     (tmp_path / "in" / "mia" / NAME).write_text("x = 1\n", encoding="utf-8")
     (tmp_path / "in" / "zoe").mkdir()

@@ -88,7 +88,7 @@ def test_links_pipes_and_folders_are_not_read(tmp_path):
     (b"", "empty"), (b" \n", "empty"), (b"a\0b", "zero bytes"), (b"x" * (2 << 20), "larger"),
     (1 << 30, "larger"),
 ])
-def test_what_is_no_text_is_named(tmp_path, data, word):
+def test_rejects_files_without_text(tmp_path, data, word):
     """A number is the size of a file of zeros, too large to be read."""
     path = tmp_path / "a.py"
     with open(path, "wb") as file:
@@ -101,7 +101,7 @@ def test_utf16_is_understood(tmp_path):
     assert intake.read(tmp_path / "a.py") == (b"x = 1\n", "")
 
 
-def test_nothing_to_grade_is_said(tmp_path):
+def test_reports_that_there_is_nothing_to_grade(tmp_path):
     for path in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(FileNotFoundError, match="there is no"):
             intake.find(path)
@@ -240,7 +240,7 @@ def test_a_broken_entry_costs_its_own_student_only(tmp_path):
     assert texts(found_in(path, tmp_path)) == {"ann": None, "bob": "b"}
 
 
-def test_what_is_no_zip_is_named(tmp_path):
+def test_rejects_invalid_zips(tmp_path):
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04 nothing")
     with pytest.raises(ValueError, match="cannot be unpacked"):
         archives.unpack(tmp_path / "a.zip", tmp_path / "out")

@@ -139,7 +139,7 @@ def reply(*rows):
     return {"task": 2, "failures": [list(row) for row in rows]}
 
 
-def test_a_mistake_is_named_if_the_text_tells_of_it():
+def test_a_mistake_is_named_if_the_text_explains_it():
     text = "group_advantages(...)\nlikely    " + explain.likely("task2.sample_std")
     said, mistakes = practice.read(reply(("test_a", "task2.sample_std", text), ("test_b", "", "x")))
     assert mistakes == ["task2.sample_std"] and "test_b" in said and said.startswith("test_a:")

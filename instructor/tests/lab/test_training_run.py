@@ -356,7 +356,7 @@ def test_a_function_that_is_not_there(lab_of, capsys, task, how):
     assert f"python -m pytest -q -k task{task}" in lines[0]
 
 
-def test_memory_that_is_used_up_is_no_mistake(lab_of, capsys):
+def test_running_out_of_memory_is_no_mistake(lab_of, capsys):
     line = 'raise RuntimeError("DefaultCPUAllocator: can\'t allocate memory: you tried 9 bytes")'
     assert train(lab_of(catalog.with_body(1, f"    {line}\n"))) == 1
     assert lines_of(capsys)[0].startswith("Out of memory in Task 1 (lab15_grpo.py line ")
@@ -546,7 +546,7 @@ def test_two_runs_at_once(lab, capsys, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x", "y"], "no lock is left"
 
 
-def test_a_lock_that_a_kill_left_is_no_run(lab, tmp_path):
+def test_the_lock_of_a_killed_run_is_ignored(lab, tmp_path):
     (tmp_path / ".x.lock").touch()
     assert train(lab, "--out=x") == 0
 
