@@ -253,7 +253,15 @@ class _Source:
         self.add_problem(name and name[1], line, line, text, words)
 
     def add_problem(self, name, at, line, text, advice=""):
-        """Note what failed: the def called name (or no def), in the part of line `at`."""
+        """Note what failed: the def called name (or no def), in the part of line `at`.
+
+        Args:
+            name: of the def, or None.
+            at: a line in the part of the file that failed.
+            line: the line to name.
+            text: what is wrong.
+            advice: what that means.
+        """
         task = NUMBER_OF.get(name)
         problem = Problem(task or self.task_at(at), line, ascii_line(text), advice)
         self.problems.append(problem)

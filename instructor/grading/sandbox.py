@@ -172,7 +172,13 @@ class Maker:
                 self.slots.append(slot)
 
     def command(self, slot, scratch, preload=()):
-        """Return (command, environment) of a worker that imports some packages at its start."""
+        """Return (command, environment) of a worker that imports some packages at its start.
+
+        Args:
+            slot: number of the job, from 0.
+            scratch: the folder that becomes its home, without bubblewrap.
+            preload: names of packages.
+        """
         if self.trust:
             command = [sys.executable, "-s", "-P", "-B", f"{self.box}/worker.py"]
             keep = {"PATH": os.environ.get("PATH", ""), "HOME": scratch, "TMPDIR": scratch}
@@ -428,7 +434,13 @@ class Box:
         return question | {"definitions_only": definitions_only}
 
     def practise(self, source, definitions_only, numbers):
-        """Yield (task, reply) of the public tests of some tasks, as they come."""
+        """Yield (task, reply) of the public tests of some tasks, as they come.
+
+        Args:
+            source: the student's file, bytes.
+            definitions_only: whether to leave out what does more than define.
+            numbers: of the tasks.
+        """
         question = self._question(source, definitions_only) | {"files": practice.files()}
         question["tests"] = [practice.tests_of(n) for n in numbers]
         seconds = min(self.limits.practice, self.clock.left)

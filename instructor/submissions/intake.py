@@ -263,7 +263,13 @@ class _Person:
         self.skipped, self.why = Counter(), {}  # how many of each kind; of a piece: why
 
     def add(self, name, named, items):
-        """Take an entry at the top of the class's folder, with everything in it."""
+        """Take an entry at the top of the class's folder, with everything in it.
+
+        Args:
+            name: of the entry.
+            named: its name's parts.
+            items: everything in it.
+        """
         self.entries.append(name)
         self.late = self.late or named.late
         self.skipped.update(item.why for item in items if item.why)
