@@ -13,7 +13,7 @@ import pytest
 
 from instructor import grade
 from instructor.grading.bwrap import PREFIX, sweep
-from instructor.grading.sandbox import Clock, Limits, Maker, SandboxError
+from instructor.grading.sandbox import SandboxError
 from instructor.variants import catalog
 from tests.labfile import ROOT
 
@@ -26,20 +26,6 @@ SLOW = "LAB15_SLOW" not in os.environ
 PLANTED = ("conftest.py", "tests/conftest.py", "pytest.py", "tinylm.py", "torch.py", "numpy.py")
 PLANTED += ("sitecustomize.py", "usercustomize.py", "pytest.ini", "setup.cfg", "tests/__init__.py")
 YES = "def pytest_runtest_makereport(item, call): raise SystemExit(0)\n"
-
-
-@pytest.fixture(scope="module")
-def works():
-    """Skip where there is no sandbox."""
-    if sys.platform != "linux":
-        pytest.skip("bubblewrap needs Linux")
-    try:
-        maker = Maker(Limits())
-        with maker.open() as sandbox, sandbox.open(1, Clock(5)):
-            pass
-    except SandboxError as error:
-        pytest.skip(f"no sandbox here: {error}")
-    maker.close()
 
 
 def hand_in(folder, **files):
