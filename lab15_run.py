@@ -441,6 +441,11 @@ class Guard:
     def run(self, function, args, kwargs):
         """Call the function of the task at hand and return its result.
 
+        Args:
+            function: the student's.
+            args: by position.
+            kwargs: by name.
+
         Raises:
             RunError: it raised an exception, or left gradients switched on or off.
         """
@@ -500,7 +505,13 @@ class Guard:
             self.moved = any(bool(g.any()) for g in found if g is not None)
 
     def learned(self, number, result, given):
-        """Return a TaskError if an iteration should have taught something and did not."""
+        """Return a TaskError if an iteration should have taught something and did not.
+
+        Args:
+            number: of the task.
+            result: what it returned.
+            given: its arguments by their names.
+        """
         if number == 4:
             self.stats = result[1]
         if number in (1, 2):
@@ -692,7 +703,7 @@ class Folder:
         fresh: False for a run that continues in its own folder: nothing in it is moved.
 
     Raises:
-        RunError: on entering: the folder cannot be used, in one line that says why.
+        RunError: on entering: the folder cannot be used; one line gives the reason.
     """
 
     def __init__(self, path, fresh=True):
@@ -1068,7 +1079,7 @@ def plot_curves(hist):
 
 
 def verdict(cfg, hist):
-    """Return one line that says whether the accuracy is as it should be, or what to read."""
+    """Return one line: whether the accuracy is as it should be, or what to read."""
     sampled = hist["acc_sampled"] or [float("nan")]  # Ctrl-C may come before the first
     start, end = sampled[0], sampled[-1]
     what = "no expected range is known for these settings; read chapter.md section 7"
@@ -1306,7 +1317,16 @@ def command(lab, args):
 
 
 def one_line_warning(message, category, filename, lineno, file=None, line=None):
-    """Show a warning in one line, in place of warnings.showwarning."""
+    """Show a warning in one line, in place of warnings.showwarning.
+
+    Args:
+        message: the warning.
+        category: its class.
+        filename: where it was raised.
+        lineno: in that file.
+        file: is not used.
+        line: is not used.
+    """
     say(f"warning: {readable(message)} ({readable(Path(filename).name)} line {lineno})", sys.stderr)
 
 
@@ -1376,7 +1396,13 @@ def leave_at_once(*_):
 
 
 def hook(kind, error, trace):
-    """Show a missing package in one line, in place of sys.excepthook."""
+    """Show a missing package in one line, in place of sys.excepthook.
+
+    Args:
+        kind: class of the exception.
+        error: the exception.
+        trace: its traceback.
+    """
     if issubclass(kind, ModuleNotFoundError) and error.name in ("torch", "numpy", "tqdm"):
         sys.stderr.write(f"{error.name} is not installed in this Python ({sys.executable}): "
                          "python -m pip install -r requirements.txt, or activate .venv first\n")

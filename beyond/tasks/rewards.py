@@ -119,7 +119,7 @@ class ExactMatchReward(BaseReward):
 
     @staticmethod
     def _score(response: str, given: Value | None, reference: str) -> float | None:
-        """Return the score of one response, given what its answer says."""
+        """Return the score of one response, given its answer's value."""
         right = find(reference)[1]
         if right is not None and given is not None:
             texts = [normal(canonical(value)).replace(" ", "") for value in (right, given)]
@@ -180,7 +180,7 @@ def _task(name: str) -> Any:
 
 
 class ReasoningGymReward(BaseReward):
-    """What a reasoning-gym task itself says of an answer, 0 to 1; for load_reasoning_gym's rows.
+    """A reasoning-gym task's own score of an answer, 0 to 1, for load_reasoning_gym's rows.
 
     It is given what is behind the last "Answer:", which may be several lines, else the response.
     """

@@ -84,7 +84,13 @@ def _counts(line: str, given: str) -> bool:
 
 
 def find(name: str, text: str, graded: bool) -> list[str]:
-    """Return what a file of the bundle tells, one line for each."""
+    """Return what a file of the bundle gives away, one line each.
+
+    Args:
+        name: of the file in the bundle.
+        text: its text.
+        graded: whether it is the bundle for a graded lab, without solutions.
+    """
     text = flat(name, text)
     allowed = name in MEANT and not graded
     return [

@@ -24,7 +24,7 @@ FULL_UP = ("file", f"beyond the first {TOTAL >> 20} MiB of the zip")
 NAMED = ("file", f"with a name of more than {LONGEST} characters")
 WANTED = (".py", ".zip")
 ALSO = ("timestamp.txt", METADATA)
-INFO = re.compile(r"_attempt_[\d-]{10,}\.txt$", re.I)  # what Blackboard says of an attempt
+INFO = re.compile(r"_attempt_[\d-]{10,}\.txt$", re.I)  # Blackboard's notes on an attempt
 NESTED = 8 << 20  # bytes of a zip in a zip
 LARGEST_OF = {".zip": NESTED, ".yml": METADATA_BYTES}
 # Compressed bytes that are unpacked at a time: a block of bzip2, 40 bytes, may become 46 MiB, and
@@ -38,7 +38,7 @@ DAMAGED = b"\0this entry of the zip cannot be read\0"
 
 
 class Entry(NamedTuple):
-    """One entry of a zip: its name's parts, and where its bytes lie if they were wanted.
+    """One entry of a zip: its name's parts, and where its bytes were unpacked to, if they were.
 
     why: MANY, LARGE, FULL_UP or NAMED if it was wanted and not unpacked all the same, else ().
     """
@@ -128,7 +128,7 @@ def _why_not(entry, parts, owner, result):
 
 
 def _name(entry):
-    """Return an entry's name; many programs write UTF-8 without the flag that says so."""
+    """Return an entry's name; many programs write UTF-8 without its flag."""
     if not entry.flag_bits & 0x800:
         try:
             return entry.filename.encode("cp437").decode("utf-8")

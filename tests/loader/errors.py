@@ -2,7 +2,7 @@
 
 One table: a pattern on the exception's class, one on its text and, for a few, one on the line of
 code. The patterns are whole phrases that Python or PyTorch writes, loose where their versions
-differ. A sentence says what happened and where to look; it never holds the right code. Made of
+differ. A sentence tells what happened and where to look; it never holds the right code. Made of
 the standard library alone.
 """
 

@@ -1,4 +1,4 @@
-"""The student's bundle works on its own, tells nothing it should not, and has the same bytes."""
+"""The student's bundle works on its own, gives no answer away, and has the same bytes."""
 
 import io
 import json

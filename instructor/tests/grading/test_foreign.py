@@ -1,4 +1,4 @@
-"""Bytes of strangers: whatever they are, no exception, nothing above a size, only linear work.
+"""Bytes of strangers cause no exception, nothing above a size, and only linear work.
 
 The properties need hypothesis; without it the rest of the file runs.
 """
@@ -49,7 +49,7 @@ def test_every_function_is_measured_or_takes_nothing_foreign(name):
 
 
 def test_every_module_is_looked_through_or_has_a_reason():
-    """A module that comes later stands in one of the lists, too."""
+    """A new module must be in one of the lists."""
     top = ROOT / "instructor"
     listed, rest = {*foreign.MODULES, *foreign.APART}, []
     for path in sorted(top.rglob("*.py")):
@@ -151,7 +151,7 @@ def test_any_text_is_cut_and_harmless():
         text = words(data)
         assert len(ascii_line(text, 100)) <= 100 and "\n" not in ascii_line(text)
         assert len(judging.clean(text)) <= 160 and not set(judging.clean(text)) & set("<>`[]|\n\\")
-        said, mistakes = practice.read({"failures": [[text, text, text]] * 40}, 2)
+        said, mistakes = practice.read({"failures": [[text, text, text]] * 500}, 2)
         assert len(said) < 4000 and said.isascii() and not mistakes
         assert judging.builtin_error(text) == "an error"
         assert len(grader_results.file_name(text)) <= 100
@@ -391,13 +391,15 @@ def refuse(monkeypatch, name, error=PermissionError):
 
 
 @pytest.mark.parametrize("closed", ["mia", NAME])
-def test_what_may_not_be_read_is_no_zero(closed, tmp_path, monkeypatch):
+def test_an_unreadable_file_is_no_zero(closed, tmp_path, monkeypatch):
     (tmp_path / "in" / "mia").mkdir(parents=True)
     (tmp_path / "in" / "mia" / NAME).write_text("x = 1\n", encoding="utf-8")
+    (tmp_path / "in" / "zoe").mkdir()
     refuse(monkeypatch, closed)
-    (sub,) = intake.find(tmp_path / "in", tmp_path / "room")
+    mia, zoe = intake.find(tmp_path / "in", tmp_path / "room")
     with pytest.raises(intake.Unseen, match="cannot be read"):
-        judging.judge(sub, None, None)
+        judging.judge(mia, None, None)
+    assert not zoe.unseen and zoe.read()[0] is None
 
 
 def test_a_file_beyond_all_reason_is_not_parsed(tmp_path):
@@ -405,22 +407,3 @@ def test_a_file_beyond_all_reason_is_not_parsed(tmp_path):
         (tmp_path / "a.py").write_bytes(text.encode())
         assert "lines" in intake.read(tmp_path / "a.py")[1]
 
-
-# ---------------------------------------------------------------- essays
-
-
-@pytest.mark.parametrize(
-    "attachments",
-    [None, {}, [1], {"a.png": None}, {"a.png": {}}, {"a.png": {"image/png": 3}}, {3: {"x": "y"}}],
-)
-def test_a_missing_picture_costs_itself(attachments):
-    pytest.importorskip("nbconvert", reason="pip install -r instructor/requirements.txt")
-    from jinja2 import Environment
-
-    from instructor.course.lab15_nbgrader.show import markdown2html
-
-    environment = Environment()
-    environment.filters["m"] = markdown2html
-    page = environment.from_string("{{ text | m }}").render(
-        text="before ![x](attachment:a.png) after", cell={"attachments": attachments})
-    assert "before" in page and "after" in page and "a.png" in page and "is missing" in page

@@ -1,4 +1,4 @@
-"""tests/install.py says what is wrong before pip starts, and Makefile and README agree with it."""
+"""tests/install.py reports what is wrong before pip starts; Makefile and README agree with it."""
 
 import ast
 import re
