@@ -129,7 +129,8 @@ def test_a_folder_with_other_things_is_not_touched(model, rows, tmp_path, capsys
     assert command("sft", model, tmp_path / "mine", rows) == 2
     [line] = capsys.readouterr().out.strip().splitlines()
     assert "holds something else than a training run" in line and "--output-dir" in line
-    assert names(tmp_path) == ["mine", "train.jsonl"] and path.read_text(encoding="utf-8") == "precious"
+    assert names(tmp_path) == ["mine", "train.jsonl"]
+    assert path.read_text(encoding="utf-8") == "precious"
 
 
 def test_the_folder_that_one_stands_in_is_not_renamed(model, rows, tmp_path, capsys, monkeypatch):
