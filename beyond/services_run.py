@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from beyond.services.config import add_arguments, from_flags
-from beyond.settings import default_path
+from beyond.settings import Parser, default_path
 
 MISSING = ("beyond.services_run needs Monarch, which there is for Linux and macOS: "
            "pip install -r beyond/requirements-monarch.txt")
@@ -29,7 +29,7 @@ UNFINISHED = "history.json, config.json, checkpoint.pt (--resume goes on from it
 
 def arguments(args: list[str] | None) -> argparse.Namespace:
     """Return the parsed flags."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m beyond.services_run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--lab", metavar="FILE", default=str(default_path()), help="your lab file")

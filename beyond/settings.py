@@ -2,17 +2,19 @@
 
 config.py (train_hf, sft) and services/config.py are such dataclasses; here is what they share,
 and which lab file a command takes unless --lab names one. A file is read first, then KEY=VALUE,
-then flags: the later ones win.
+then flags: the later ones win. Flags may be spelled in HF's way: --learning_rate, --bf16 true.
 """
 
 import argparse
 import dataclasses
 import difflib
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from beyond import foreign
 from lab15_run import TOP
 
 # Takes over one setting: (settings so far, dotted name, value, where it stands) -> its own name.
@@ -53,6 +55,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = list(known)
     close = difflib.get_close_matches(name, known, 1, 0.5)
     return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}"
+
+
+def unknown(where: str, path: str, value: Any, known: Iterable[str]) -> str:
+    """Return the line about a setting that there is not: what it is called here, or the nearest.
+
+    Args:
+        where: the file that has it, or "command line".
+        path: the name, perhaps with sections before it.
+        value: what it was to be.
+        known: the names that there are.
+    """
+    called = foreign.answer(path, None if isinstance(value, (dict, list)) else value)
+    name = path.split(".")[-1].replace("-", "_")
+    return f"{where}: {called}" if called else (
+        f"{where}: unknown setting {path!r}{nearest(name, known)}")
 
 
 def check(config: Any, name: str = "") -> None:
@@ -110,9 +127,84 @@ def switch(name: str, value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    if value.lower() not in ("true", "false", "yes", "no", "1", "0"):
+    if value.lower() not in (*foreign.TRUE, *foreign.FALSE):
         raise ValueError(f"{name} = {value!r} is not allowed; give true or false")
-    return value.lower() in ("true", "yes", "1")
+    return value.lower() in foreign.TRUE
+
+
+# ============================================================== the command line
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that knows HF's spellings of a flag, and says in one line what is wrong.
+
+    --learning_rate is --learning-rate; --bf16 true, --bf16=false and --no_bf16 do what they say;
+    --trainer.procs 4 is the override trainer.procs=4. KEY=VALUE may stand between flags.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        self.known: dict[str, argparse.Action] = {}
+        super().__init__(*args, **({"allow_abbrev": False} | kwargs))
+
+    def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
+        """Add an argument as argparse does, and remember its spellings."""
+        action = super().add_argument(*args, **kwargs)
+        self.known |= dict.fromkeys(action.option_strings, action)
+        return action
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return what argparse does, of arguments in its own spelling."""
+        return super().parse_known_args(self.spelled(sys.argv[1:] if args is None else args),
+                                        namespace)
+
+    def spelled(self, args: Iterable[str]) -> list[str]:
+        """Return arguments in argparse's spelling: flags first, then KEY=VALUE."""
+        flags: list[str] = []
+        others: list[str] = []
+        left = [str(word) for word in args]
+        while left:
+            word = left.pop(0)
+            if word == "--":
+                others += left
+                break
+            if not word.startswith("--"):
+                (flags if word.startswith("-") else others).append(word)
+                continue
+            name, mark, value = word.partition("=")
+            ours = name.replace("_", "-") if name not in self.known else name
+            action = self.known.get(ours)
+            if action is None:
+                others.append(self._override(name, value if mark else None, left))
+            elif isinstance(action, argparse.BooleanOptionalAction):
+                if not mark and left and left[0].lower() in (*foreign.TRUE, *foreign.FALSE):
+                    value, mark = left.pop(0), "="
+                flags.append(self._switched(ours, value) if mark else ours)
+            elif mark or action.nargs == 0 or not left or left[0].startswith("--"):
+                flags.append(ours + mark + value)  # argparse says if a value is missing
+            else:
+                flags.append(f"{ours}={left.pop(0)}")
+        return flags + others
+
+    def _override(self, name: str, value: str | None, left: list[str]) -> str:
+        """Return a flag with sections as KEY=VALUE; end with a line for any other unknown one."""
+        if value is None and left and not left[0].startswith("--"):
+            value = left.pop(0)
+        if "." in name:
+            return f"{name[2:]}={'true' if value is None else value}"
+        close = nearest(name, [flag for flag in self.known if flag.startswith("--")])
+        self.error(foreign.answer(name, value) or f"unknown flag {name}{close}")
+
+    def _switched(self, flag: str, value: str) -> str:
+        """Return the flag that switches what a flag switches on or off."""
+        try:
+            on = switch(flag, value)
+        except ValueError as error:
+            self.error(str(error))
+        return flag if on else flag.replace("--", "--no-", 1)
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and leave."""
+        self.exit(2, f"{message}\n")
 
 
 # ============================================================== files and flags

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from beyond import settings as common
-from beyond.settings import nearest, opt, parsed
+from beyond.settings import opt, parsed
 
 ELSEWHERE = ("lab", "model", "data", "reward")  # flags of their own
 
@@ -54,6 +54,10 @@ class GRPOConfig:
     seed: int = opt(0, "of sampling and order", 0)
     # memory
     lora_rank: int = opt(0, "train low-rank adapters (peft) instead of all weights; 0: off", 0)
+    lora_alpha: float | None = opt(None, "the adapters' scale x rank; none: 2 x lora_rank", 0)
+    lora_dropout: float = opt(0.0, "share of an adapter's inputs that is dropped in training", 0)
+    lora_targets: str | None = opt(
+        None, "names of the layers that get one, with commas; none: all linear layers")
     gradient_checkpointing: bool = opt(False, "less memory, more time")
     bf16: bool = opt(False, "forward passes in bfloat16")
     device: str | None = opt(None, "cpu, cuda or mps; none: where the model is")
@@ -76,8 +80,21 @@ class GRPOConfig:
     wandb_project: str = opt("lab15", "project at W&B or trackio")
     wandb_run_name: str = opt("grpo", "name of the run there")
 
+    def __new__(cls, *_: Any, **given: Any) -> "GRPOConfig":
+        """Make one; of a name that other libraries have, say what it is called here."""
+        for name in given.keys() - SPECS.keys():
+            raise TypeError(common.unknown("GRPOConfig", name, given[name], SPECS))
+        return super().__new__(cls)
+
     def __post_init__(self):
         common.check(self)
+        if self.lora_dropout >= 1:
+            raise ValueError(f"lora_dropout = {self.lora_dropout:g} is not allowed; give a share "
+                             "below 1")
+        for name in ("lora_alpha", "lora_dropout", "lora_targets"):
+            if getattr(self, name) and not self.lora_rank:
+                raise ValueError(f"{name} = {getattr(self, name)} needs lora_rank, such as 8: "
+                                 "without it all weights are trained")
 
 
 SPECS = {spec.name: spec for spec in fields(GRPOConfig)}
@@ -99,7 +116,7 @@ def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
     if name in ELSEWHERE:
         raise ValueError(f"{where}: {name} is no setting; give --{name} on the command line")
     if name not in SPECS:
-        raise ValueError(f"{where}: unknown setting {path!r}{nearest(name, SPECS)}")
+        raise ValueError(common.unknown(where, path, value, SPECS))
     settings[name] = parsed(SPECS[name], value)
     return name
 
