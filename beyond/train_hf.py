@@ -27,69 +27,21 @@ from beyond.hf.policy import load_policy
 from beyond.hf.trainer import GRPOTrainer, quiet
 from beyond.parallel import ranks
 from beyond.parallel.tensor import one_of
-from beyond.settings import nearest
+from beyond.settings import Parser
 from beyond.smollm import model_folder
-from beyond.student.plugins import default_lab, from_file, load_student, loss_differs
-from beyond.tasks import data, rewards
+from beyond.student.named import REWARDS, load_data, load_reward
+from beyond.student.plugins import default_lab, load_student, loss_differs
+from beyond.tasks import data
 from tinylm import write_file
 
-REWARDS = {
-    "exact": rewards.ExactMatchReward,
-    "numeric": rewards.NumericReward,
-    "think": rewards.ThinkTagReward,
-    "length": rewards.LengthPenaltyReward,
-    "reasoning_gym": rewards.ReasoningGymReward,
-}
 # 20 steps of 4 prompts x 8 responses; a learning rate that a model of 135M bears.
 SUMS = {"stop": "\n", "max_new_tokens": 6, "max_steps": 20, "num_train_epochs": 5,
         "learning_rate": 1e-5, "step": "lab", "output_dir": "runs/smollm", "save_steps": 0}
 
 
-def load_data(name: str, seed: int, limit: int | None) -> list[dict]:
-    """Return the rows of sums, gsm8k, gsm8k_mock, reasoning_gym:TASK, or a JSONL or parquet file.
-
-    Args:
-        name: of --data.
-        seed: of rows that are drawn.
-        limit: at most so many rows, 1 or more; None: the data set's own number.
-
-    Raises:
-        OSError, ValueError: it cannot be had, or the name is unknown.
-    """
-    if limit is not None and limit < 1:
-        raise ValueError(f"--max-samples {limit} is not possible; give 1 or more")
-    if name == "sums":
-        return data.load_sums(limit or 100, seed=seed)
-    if name == "gsm8k":
-        return data.load_gsm8k(max_samples=limit or 500)
-    if name.startswith("gsm8k:"):
-        return data.load_gsm8k(max_samples=limit or 500, path=name.partition(":")[2])
-    if name == "gsm8k_mock":
-        return data.load_gsm8k_mock(limit or 20)
-    if name.startswith("reasoning_gym:"):
-        return data.load_reasoning_gym(name.partition(":")[2], limit or 100, seed)
-    if Path(name).suffix in (".jsonl", ".json", ".parquet") or Path(name).exists():
-        return data.load_rows(name, limit)
-    known = ["sums", "gsm8k", "gsm8k:FILE", "gsm8k_mock", "reasoning_gym:TASK"]
-    raise ValueError(f"--data {name!r} is no file and no data set{nearest(name, known)}")
-
-
-def load_reward(name: str):
-    """Return a reward by name, or the function of file.py:function.
-
-    Raises:
-        ValueError: unknown.
-    """
-    if ":" in name:
-        return from_file(name)
-    if name not in REWARDS:
-        raise ValueError(f"--reward {name!r} is unknown{nearest(name, list(REWARDS))}")
-    return REWARDS[name]()
-
-
 def arguments(args: list[str] | None) -> argparse.Namespace:
     """Return the parsed flags."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m beyond.train_hf", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--lab", metavar="FILE", help="your lab file (the solutions')")
@@ -99,7 +51,8 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--eval-data", help="rows for evaluation (sums: 200 others)")
     parser.add_argument("--max-samples", type=int, help="at most so many rows")
     parser.add_argument("--reward", default="exact",
-                        help=f"{', '.join(REWARDS)}, or file.py:function")
+                        help=f"{', '.join(REWARDS)}, or file.py:function; several with weights: "
+                             "exact=1,think=0.5")
     parser.add_argument("--threads", type=int, default=0, help="processor threads (0: torch's)")
     parser.add_argument("--resume", action="store_true", help="from the newest checkpoint")
     add_arguments(parser)
