@@ -21,6 +21,7 @@ from beyond.parallel.ranks import World
 from beyond.saving import checkpoints
 from beyond.saving.checkpoints import seed_everything
 from beyond.saving.logs import RunLog, mean_of
+from beyond.settings import Parser
 from beyond.smollm import model_folder
 from beyond.tasks.data import load_rows, usable
 
@@ -72,7 +73,8 @@ class SFTTrainer:
         self.opt.zero_grad(set_to_none=True)
         total = 0.0
         for part in parts:
-            loss = -backend.sequence_logprobs(self.policy, part).sum() / tokens
+            with self.policy.dropping(self.cfg.seed ^ self.done * 1000003 ^ int(tokens)):
+                loss = -backend.sequence_logprobs(self.policy, part).sum() / tokens
             loss.backward()
             total += float(loss.detach())
         parameters = [p for g in self.opt.param_groups for p in g["params"]]
@@ -177,7 +179,7 @@ class SFTTrainer:
 
 def main(args: list[str] | None = None) -> int:
     """Train; return the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m beyond.sft", description=__doc__, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="JSONL or parquet with prompt and answer")

@@ -78,6 +78,7 @@ def write_model(folder: Path, policy, weights: dict[str, torch.Tensor] | None = 
     model = policy.model
     if hasattr(model, "merge_and_unload"):  # LoRA: a whole model, and the adapter beside it
         model.save_pretrained(folder / "adapter")
+        policy.tokenizer.save_pretrained(folder / "adapter")  # it can be started from, too
         model = copy.deepcopy(model).merge_and_unload()  # unmerging is not exact
     model.save_pretrained(folder, **({"state_dict": weights} if weights else {}))
     policy.tokenizer.save_pretrained(folder)
