@@ -9,12 +9,12 @@ import argparse
 import dataclasses
 import difflib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from beyond import foreign
+from beyond import foreign, torchforge
 from lab15_run import TOP
 
 # Takes over one setting: (settings so far, dotted name, value, where it stands) -> its own name.
@@ -257,6 +257,8 @@ def add_arguments(parser: argparse.ArgumentParser, cls: type, example: str) -> N
         example: an override, for --help.
     """
     parser.add_argument("--config", metavar="FILE.yaml", help="settings; flags win over it")
+    parser.add_argument("--dry-run", action="store_true",
+                        help="print what every setting comes to, and stop")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE",
                         help=f"as in the file: {example}")
     for spec in fields(cls):
@@ -269,34 +271,100 @@ def add_arguments(parser: argparse.ArgumentParser, cls: type, example: str) -> N
         parser.add_argument("--" + spec.name.replace("_", "-"), default=None, help=text, **more)
 
 
-def from_flags(flags: argparse.Namespace, cls: type, put: Put, headings: tuple[str, ...] = (),
-               **defaults: Any) -> Any:
-    """Return an instance of a dataclass from defaults, then the file, then KEY=VALUE, then flags.
+def given(flags: argparse.Namespace, headings: tuple[str, ...], program: str) -> Iterator[
+        tuple[str, list[torchforge.Line]]]:
+    """Yield (where, lines) of the file, then of every KEY=VALUE: what they come to here.
 
     Args:
         flags: parsed by a parser that add_arguments was called for.
+        headings: see dotted.
+        program: train_hf, services or sft.
+
+    Raises:
+        OSError, ValueError: the file cannot be read, or a value is not possible.
+    """
+    if flags.config:
+        tree = load_yaml(flags.config, headings)
+        yield flags.config, torchforge.translated(tree, program)
+    for text in flags.overrides:
+        path, mark, value = text.partition("=")
+        if not mark:
+            raise ValueError(f"unknown setting {text!r}; overrides are KEY=VALUE")
+        yield "command line", torchforge.translated({path: value}, program)
+
+
+def from_flags(flags: argparse.Namespace, cls: type, put: Put, headings: tuple[str, ...] = (),
+               program: str = "train_hf", **defaults: Any) -> Any:
+    """Return an instance of a dataclass from defaults, then the file, then KEY=VALUE, then flags.
+
+    Args:
+        flags: parsed by a parser that add_arguments was called for; `notices` is added to them,
+            lines about what the file asks for and does not get.
         cls: the dataclass.
         put: takes over one setting.
         headings: see dotted.
+        program: train_hf, services or sft.
         defaults: settings by name that win over the dataclass's own.
 
     Raises:
         OSError, ValueError: what is wrong, with the nearest name for an unknown one.
     """
     settings: dict[str, Any] = dict(defaults)
-    seen: set[str] = set()
-    for path, value in (load_yaml(flags.config, headings) if flags.config else {}).items():
-        name = put(settings, path, value, flags.config)
-        if name in seen:
-            raise ValueError(f"{flags.config}: {name} is there twice")
-        seen.add(name)
-    for text in flags.overrides:
-        path, mark, value = text.partition("=")
-        if not mark:
-            raise ValueError(f"unknown setting {text!r}; overrides are KEY=VALUE")
-        put(settings, path, value, "command line")
+    model = getattr(flags, "model", None)
+    lost: dict[str, int] = {}
+    for where, lines in given(flags, headings, program):
+        seen: set[str] = set()
+        lost[where] = lost.get(where, 0) + sum(line.none for line in lines)
+        for path, value in [pair for line in lines for pair in line.ours.items()]:
+            if path.startswith("_"):
+                settings[path] = value
+                continue
+            name = put(settings, path, value, where)
+            if name in seen:
+                raise ValueError(f"{where}: {name} is there twice")
+            seen.add(name)
+            model = model or (value if name == "model" else None)
+        if any(line.guide for line in lines):
+            settings["_guide"] = 1
     for spec in fields(cls):
         value = getattr(flags, spec.name, None)
         if value is not None and not is_group(spec):
             put(settings, spec.name, value, "command line")
+    flags.notices = torchforge.settled(settings, program, model)
+    flags.notices += [f"{where}: {n} settings have no counterpart here; --dry-run lists them"
+                      for where, n in lost.items() if n]
     return cls(**settings)
+
+
+def dry_run(flags: argparse.Namespace, make: Callable[[], Any], program: str,
+            headings: tuple[str, ...] = ()) -> int:
+    """Print what every setting of a file and of the command line comes to; return the exit code.
+
+    Args:
+        flags: parsed.
+        make: returns the config of the flags.
+        program: train_hf, services or sft.
+        headings: see dotted.
+    """
+    try:
+        lines = list(given(flags, headings, program))
+    except (OSError, ValueError) as error:
+        print(error)
+        return 2
+    wrong, final = "", {}
+    try:
+        final = dotted(dataclasses.asdict(make()), ())
+    except torchforge.Refused as error:
+        wrong = f"It would be refused: {error}"
+    except (OSError, ValueError) as error:
+        wrong = str(error)
+    joined: dict[str, list[torchforge.Line]] = {}
+    for where, some in lines:
+        joined.setdefault(where, []).extend(some)
+    for where, some in joined.items():
+        print(torchforge.shown(some, where, final))
+    for line in getattr(flags, "notices", []):
+        if "--dry-run lists" not in line:
+            print(line)
+    print(wrong or "Nothing was started: without --dry-run it would run.")
+    return 2 if wrong and not wrong.startswith("It would be refused") else 0

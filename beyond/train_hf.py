@@ -22,12 +22,12 @@ import torch
 
 from beyond.hf import backend
 from beyond.hf.batches import check_parts
-from beyond.hf.config import GRPOConfig, add_arguments, from_flags
+from beyond.hf.config import GRPOConfig, add_arguments, from_flags, read_file
 from beyond.hf.policy import load_policy
 from beyond.hf.trainer import GRPOTrainer, quiet
 from beyond.parallel import ranks
 from beyond.parallel.tensor import one_of
-from beyond.settings import Parser
+from beyond.settings import Parser, dry_run
 from beyond.smollm import model_folder
 from beyond.student.named import REWARDS, load_data, load_reward
 from beyond.student.plugins import default_lab, load_student, loss_differs
@@ -46,7 +46,7 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--lab", metavar="FILE", help="your lab file (the solutions')")
     parser.add_argument("--model", metavar="FOLDER", help="model (SmolLM2-135M, fetched once)")
-    parser.add_argument("--data", default="sums", metavar="X",
+    parser.add_argument("--data", metavar="X",
                         help="sums, gsm8k[:FILE], gsm8k_mock, reasoning_gym:TASK, or a file")
     parser.add_argument("--eval-data", help="rows for evaluation (sums: 200 others)")
     parser.add_argument("--max-samples", type=int, help="at most so many rows")
@@ -60,11 +60,15 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
 
 
 def settings_of(flags: argparse.Namespace) -> GRPOConfig:
-    """Return the config of parsed flags.
+    """Return the config of parsed flags; model and data may be in the file, too.
 
     Raises:
         OSError, ValueError: what is wrong, in one line.
     """
+    found = read_file(flags.config) if flags.config else {}
+    for name in ("model", "data"):
+        if getattr(flags, name) is None:
+            setattr(flags, name, found.get(name, "sums" if name == "data" else None))
     return from_flags(flags, **(SUMS if flags.data == "sums" else {}))
 
 
@@ -108,6 +112,8 @@ def build(
 def main(args: list[str] | None = None) -> int:
     """Train, alone or as one process of torchrun; return the exit code."""
     flags = arguments(args)
+    if flags.dry_run:
+        return dry_run(flags, lambda: settings_of(flags), "train_hf")
     if flags.threads > 0:
         torch.set_num_threads(flags.threads)
     if "TORCHELASTIC_RUN_ID" not in os.environ:
@@ -139,6 +145,8 @@ def train(flags: argparse.Namespace, world: ranks.World) -> int:
     training = False
     try:
         trainer, rows = build(flags, world)
+        for line in flags.notices if world.main else ():
+            print(line)
         training = world.many
         before = trainer.evaluate() if trainer.eval_rows else None
         history = trainer.train(rows, resume=flags.resume)

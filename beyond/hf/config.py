@@ -7,13 +7,14 @@ prompts_per_step 4 and no accumulation; logging every step, since there are few.
 """
 
 import argparse
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from beyond import settings as common
+from beyond import torchforge
 from beyond.settings import opt, parsed
 
-ELSEWHERE = ("lab", "model", "data", "reward")  # flags of their own
+ELSEWHERE = ("lab", "model", "data", "eval_data", "max_samples", "reward", "threads")
 
 
 @dataclass
@@ -113,6 +114,8 @@ def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
         ValueError: an unknown name, with the nearest one; or a text that is no such value.
     """
     name = path.split(".")[-1].replace("-", "_")
+    if name in ELSEWHERE and where != "command line":
+        return name  # a flag of its own, which the command takes from the file
     if name in ELSEWHERE:
         raise ValueError(f"{where}: {name} is no setting; give --{name} on the command line")
     if name not in SPECS:
@@ -132,4 +135,31 @@ def from_flags(flags: argparse.Namespace, **defaults: Any) -> GRPOConfig:
     Raises:
         OSError, ValueError: what is wrong, with the nearest name for an unknown one.
     """
-    return common.from_flags(flags, GRPOConfig, put, **defaults)
+    return on_device(common.from_flags(flags, GRPOConfig, put, **defaults), flags.notices)
+
+
+def on_device(cfg: GRPOConfig, notices: list[str]) -> GRPOConfig:
+    """Return the config with a GPU in the place of "auto", if torch finds one.
+
+    Args:
+        cfg: a GRPOConfig.
+        notices: get a line if there is none.
+    """
+    if cfg.device != "auto":
+        return cfg
+    import torch
+
+    if torch.cuda.is_available():
+        return replace(cfg, device="cuda")
+    notices.append("with_gpus: torch finds no GPU here, and the CPU does the work")
+    return replace(cfg, device=None)
+
+
+def read_file(path: str, program: str = "train_hf") -> dict[str, Any]:
+    """Return the settings of a file by our names; those of torchforge's guides are translated.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or has a value that is not possible.
+    """
+    lines = torchforge.translated(common.load_yaml(path), program)
+    return {name: value for line in lines for name, value in line.ours.items()}
