@@ -9,7 +9,7 @@ import argparse
 import dataclasses
 import difflib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -84,7 +84,7 @@ def check(config: Any, name: str = "") -> None:
     """
     for spec in fields(config):
         value, kinds = getattr(config, spec.name), kinds_of(spec)
-        if is_group(spec):
+        if is_group(spec) or not spec.metadata:
             continue
         if float in kinds and type(value) is int:
             value = float(value)
@@ -139,11 +139,14 @@ class Parser(argparse.ArgumentParser):
     """A parser that knows HF's spellings of a flag, and says in one line what is wrong.
 
     --learning_rate is --learning-rate; --bf16 true, --bf16=false and --no_bf16 do what they say;
-    --trainer.procs 4 is the override trainer.procs=4. KEY=VALUE may stand between flags.
+    --trainer.procs 4 is the override trainer.procs=4. KEY=VALUE may stand between flags. `also` has
+    other names of flags, `instead` what to give in the place of flags that there are not.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         self.known: dict[str, argparse.Action] = {}
+        self.also: dict[str, str] = {}
+        self.instead: dict[str, str] = {}
         super().__init__(*args, **({"allow_abbrev": False} | kwargs))
 
     def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
@@ -172,6 +175,7 @@ class Parser(argparse.ArgumentParser):
                 continue
             name, mark, value = word.partition("=")
             ours = name.replace("_", "-") if name not in self.known else name
+            ours = self.also.get(ours, ours)
             action = self.known.get(ours)
             if action is None:
                 others.append(self._override(name, value if mark else None, left))
@@ -191,6 +195,8 @@ class Parser(argparse.ArgumentParser):
             value = left.pop(0)
         if "." in name:
             return f"{name[2:]}={'true' if value is None else value}"
+        if name.replace("_", "-") in self.instead:
+            self.error(f"{name}: here it is {self.instead[name.replace('_', '-')]}")
         close = nearest(name, [flag for flag in self.known if flag.startswith("--")])
         self.error(foreign.answer(name, value) or f"unknown flag {name}{close}")
 
@@ -261,14 +267,26 @@ def add_arguments(parser: argparse.ArgumentParser, cls: type, example: str) -> N
                         help="print what every setting comes to, and stop")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE",
                         help=f"as in the file: {example}")
+    add_flags(parser, cls, ())
+
+
+def add_flags(parser: Any, cls: type, without: Container[str]) -> None:
+    """Give a parser, or a group of one, a flag for every field that is no group.
+
+    Args:
+        parser: it gets them.
+        cls: the dataclass.
+        without: flags that are left out.
+    """
     for spec in fields(cls):
-        if is_group(spec):
+        flag = "--" + spec.name.replace("_", "-")
+        if is_group(spec) or not spec.metadata or flag in without:
             continue
         text = f"{spec.metadata['help']} ({spec.default})".replace("%", "%%")
         more: dict[str, Any] = {"metavar": "X"}
         if bool in kinds_of(spec):
             more = {"action": argparse.BooleanOptionalAction}
-        parser.add_argument("--" + spec.name.replace("_", "-"), default=None, help=text, **more)
+        parser.add_argument(flag, default=None, help=text, **more)
 
 
 def given(flags: argparse.Namespace, headings: tuple[str, ...], program: str) -> Iterator[
@@ -293,17 +311,19 @@ def given(flags: argparse.Namespace, headings: tuple[str, ...], program: str) ->
         yield "command line", torchforge.translated({path: value}, program)
 
 
-def from_flags(flags: argparse.Namespace, cls: type, put: Put, headings: tuple[str, ...] = (),
-               program: str = "train_hf", **defaults: Any) -> Any:
+def from_flags(flags: argparse.Namespace, cls: Callable[..., Any], put: Put,
+               headings: tuple[str, ...] = (), program: str = "train_hf",
+               names: Iterable[str] = (), **defaults: Any) -> Any:
     """Return an instance of a dataclass from defaults, then the file, then KEY=VALUE, then flags.
 
     Args:
         flags: parsed by a parser that add_arguments was called for; `notices` is added to them,
             lines about what the file asks for and does not get.
-        cls: the dataclass.
+        cls: the dataclass, or what makes the config of settings by name.
         put: takes over one setting.
         headings: see dotted.
         program: train_hf, services or sft.
+        names: of the flags that are settings; empty: the dataclass's fields.
         defaults: settings by name that win over the dataclass's own.
 
     Raises:
@@ -326,10 +346,12 @@ def from_flags(flags: argparse.Namespace, cls: type, put: Put, headings: tuple[s
             model = model or (value if name == "model" else None)
         if any(line.guide for line in lines):
             settings["_guide"] = 1
-    for spec in fields(cls):
-        value = getattr(flags, spec.name, None)
-        if value is not None and not is_group(spec):
-            put(settings, spec.name, value, "command line")
+    if dataclasses.is_dataclass(cls):
+        names = [spec.name for spec in fields(cls) if not is_group(spec)]
+    for name in dict.fromkeys(names):
+        value = getattr(flags, name, None)
+        if value is not None:
+            put(settings, name, value, "command line")
     flags.notices = torchforge.settled(settings, program, model)
     flags.notices += [f"{where}: {n} settings have no counterpart here; --dry-run lists them"
                       for where, n in lost.items() if n]

@@ -149,8 +149,9 @@ def settled(settings: dict[str, Any], program: str, model: str | None) -> list[s
         Refused: degrees or processes that are not possible here.
         ValueError: a value that is not allowed.
     """
-    notices = _lengths(settings, model)
     left = {name[1:]: settings.pop(name) for name in list(settings) if name.startswith("_")}
+    roles, settings = settings, settings.setdefault("hf", {}) if program == "services" else settings
+    notices = _lengths(settings, left.pop("seq_len", None), model)
     if left.pop("guide", None):
         ends = {settings.get("clip_low"), settings.get("clip_high")} - {None}
         if ends and "loss" not in settings:
@@ -159,16 +160,15 @@ def settled(settings: dict[str, Any], program: str, model: str | None) -> list[s
                            "both sides, and clip_low and clip_high are given")
         if settings.get("step") == "lab" and settings.get("gradient_accumulation_steps", 1) != 1:
             settings["step"] = "ours"
-    if program == "train_hf":
-        _processes(settings, left)
+    if program == "services":
+        _roles(roles, settings, left)
     else:
-        _roles(settings, left)
+        _processes(settings, left)
     return notices
 
 
-def _lengths(settings: dict[str, Any], model: str | None) -> list[str]:
+def _lengths(settings: dict[str, Any], whole: Any, model: str | None) -> list[str]:
     """Set max_new_tokens from seq_len, which is prompt and response together."""
-    whole = settings.pop("_seq_len", None)
     if whole is None:
         return []
     whole, notices = _whole("training.seq_len", whole), []
@@ -227,14 +227,14 @@ def _processes(settings: dict[str, Any], left: dict[str, int]) -> None:
                          "arguments; or beyond.services_run")
 
 
-def _roles(settings: dict[str, Any], left: dict[str, int]) -> None:
+def _roles(roles: dict[str, Any], settings: dict[str, Any], left: dict[str, int]) -> None:
     """Set the trainer's processes of the services."""
     for name, n in _degrees(left).items():
         if name == "tensor":
             raise Refused(f"tensor_parallel_degree = {n}: services cut no layers (procs of a "
                              "generator share the prompts); set it to 1, or take torchrun with "
                              "beyond.train_hf --parallel tp")
-        trainer = settings.setdefault("trainer", {})
+        trainer = roles.setdefault("trainer", {})
         if n != -1 and trainer.setdefault("procs", n) != n:
             raise Refused(f"trainer.procs = {trainer['procs']} and {name} degree {n} do not go "
                              "together; give the same number")

@@ -22,7 +22,7 @@ import torch
 
 from beyond.hf import backend
 from beyond.hf.batches import check_parts
-from beyond.hf.config import GRPOConfig, add_arguments, from_flags, read_file
+from beyond.hf.config import SUMS, GRPOConfig, add_arguments, from_flags, read_file
 from beyond.hf.policy import load_policy
 from beyond.hf.trainer import GRPOTrainer, quiet
 from beyond.parallel import ranks
@@ -33,10 +33,6 @@ from beyond.student.named import REWARDS, load_data, load_reward
 from beyond.student.plugins import default_lab, load_student, loss_differs
 from beyond.tasks import data
 from tinylm import write_file
-
-# 20 steps of 4 prompts x 8 responses; a learning rate that a model of 135M bears.
-SUMS = {"stop": "\n", "max_new_tokens": 6, "max_steps": 20, "num_train_epochs": 5,
-        "learning_rate": 1e-5, "step": "lab", "output_dir": "runs/smollm", "save_steps": 0}
 
 
 def arguments(args: list[str] | None) -> argparse.Namespace:

@@ -16,6 +16,10 @@ from beyond.settings import opt, parsed
 
 ELSEWHERE = ("lab", "model", "data", "eval_data", "max_samples", "reward", "threads")
 
+# 20 steps of 4 prompts x 8 responses; a learning rate that a model of 135M bears.
+SUMS = {"stop": "\n", "max_new_tokens": 6, "max_steps": 20, "num_train_epochs": 5,
+        "learning_rate": 1e-5, "step": "lab", "output_dir": "runs/smollm", "save_steps": 0}
+
 
 @dataclass
 class GRPOConfig:
