@@ -153,6 +153,11 @@ def parts_of(model: Any, opt: Any) -> dict[str, Any]:
     from torch.distributed.checkpoint import state_dict
 
     options = state_dict.StateDictOptions(ignore_frozen_params=True)
+    if not opt.state:  # before the first step torch makes an empty one, to have what to save
+        state_dict.get_optimizer_state_dict(model, opt, options=options)
+        for state in opt.state.values():
+            if "step" in state:
+                state["step"].zero_()
     weights, trained = state_dict.get_model_state_dict(model, options=options), shapes_of(model)
     return {"model": {name: weights[name] for name in trained},
             "opt": state_dict.get_optimizer_state_dict(model, opt, options=options)}

@@ -30,6 +30,7 @@ import dataclasses
 import inspect
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -134,6 +135,9 @@ class Services:
             ValueError: no rows, an unknown reward or loss, or what does not go together.
         """
         cfg, hf = self.cfg, with_own(self.cfg.hf, self.lab)
+        model = str(self.recipe.model)
+        if not os.path.isdir(model) and not re.fullmatch(r"[\w.-]+/[\w.-]+", model):
+            raise FileNotFoundError(f"{model}: there is no such folder; give that of a model")
         if not self.rows:
             raise ValueError("there is no row to train on; give --data")
         loss_of(hf, self.lab)
@@ -410,8 +414,8 @@ class Services:
                 self._note(evaluated)
             elif self.version % cfg.eval_every == 0 or self.version == cfg.iters:
                 await self._evaluate()
-            if self.version % cfg.save_every == 0 and self.version < cfg.iters:
-                await self._save()
+            if self.version % cfg.save_every == 0 or self.version == cfg.iters:
+                await self._save()  # from the last one a finished run can be made longer
             if state is not None:
                 await self._publish(state)
 

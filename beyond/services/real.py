@@ -46,6 +46,8 @@ class ServiceTrainer(GRPOTrainer):
         self.services, self.rest = cfg, {}
         self.sampler: Tensor | None = None  # of the rollout that a loss is taken of
         super().__init__(config=cfg.hf, **more)
+        if self.ref is not None:  # its log-probs come with the samples: no second model is kept
+            self.ref = self.policy
         if cfg.correction == "tis" and cfg.tis_level == "token":
             self.loss = self.weighted(self.loss)
 
