@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.nn as nn
 
+from beyond.hf import preflight
 from beyond.hf.config import GRPOConfig
 from lab15_run import out_of_memory
 
@@ -476,24 +477,18 @@ def load_policy(path: str | Path, cfg: GRPOConfig) -> Policy:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    here = Path(path).is_dir()
-    if not here and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
-        raise OSError(f"{path} cannot be loaded: there is no such folder. Give one made by "
-                      "save_pretrained, such as runs/hf/final")
+    preflight.model(path)
     try:
         if (Path(path) / ADAPTER).is_file():
             model, tokenizer = _adapter(Path(path))
         else:
-            model, tokenizer = _whole(Path(path).resolve() if here else path)
+            model, tokenizer = _whole(Path(path).resolve() if Path(path).is_dir() else path)
     except _NoBase:
         raise
     except Exception as error:  # a cut-off file, a missing package: each has its own exception
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise OSError(
-            f"{path} cannot be loaded ({'' if here else 'no such folder, nor can it be fetched: '}"
-            f"{why:.100}). Give a folder made by "
-            "save_pretrained. Without network: python -m beyond.smollm says how to bring a model"
-        ) from None
+            f"{path} cannot be loaded ({why:.100}). {preflight.ADVICE}") from None
     return policy_of(model, tokenizer, cfg)
 
 

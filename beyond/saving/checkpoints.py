@@ -21,7 +21,7 @@ import random
 import re
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,27 @@ def write_model(folder: Path, policy, weights: dict[str, torch.Tensor] | None = 
         model = copy.deepcopy(model).merge_and_unload()  # unmerging is not exact
     model.save_pretrained(folder, **({"state_dict": weights} if weights else {}))
     policy.tokenizer.save_pretrained(folder)
+
+
+def link_model(checkpoint: Path, folder: Path) -> None:
+    """Put the model's files of a checkpoint into another folder, without copies where possible.
+
+    A resume reads the checkpoint's shards, never these files: changing one of them changes nothing
+    in it.
+
+    Args:
+        checkpoint: that save has written.
+        folder: it is there.
+    """
+    for path in sorted(checkpoint.rglob("*")):
+        where = path.relative_to(checkpoint)
+        if path.is_dir() or where.parts[0] == SHARDS or path.suffix == ".pt":
+            continue
+        (folder / where).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, folder / where)
+        except OSError:  # a file system without links
+            shutil.copy2(path, folder / where)
 
 
 def put(temporary: Path, folder: Path) -> None:
@@ -261,11 +282,18 @@ def load(folder: Path, world: World, model: Any, opt: torch.optim.Optimizer) -> 
     return state
 
 
-def changed(state: dict[str, Any], cfg) -> str:
-    """Return which settings differ from those of a checkpoint, or nothing."""
+def changed(state: dict[str, Any], cfg, more: Iterable[str] = ()) -> str:
+    """Return which settings differ from those of a checkpoint, or nothing.
+
+    Args:
+        state: of a checkpoint.
+        cfg: a GRPOConfig.
+        more: what else differs, such as a file.
+    """
     text = ", ".join(f"{k} {state['settings'][k]} -> {vars(cfg)[k]}"
-                     for k in odd(state, cfg, tuple(vars(cfg))))
-    return text and f", with other settings: {text}"
+                     for k in odd(state, cfg, tuple(vars(cfg))) if k != "output_dir")
+    others = ", ".join(more)
+    return (text and f", with other settings: {text}") + (others and f"; changed since: {others}")
 
 
 def odd(state: dict[str, Any], cfg, names: tuple[str, ...]) -> list[str]:
