@@ -16,6 +16,7 @@ from beyond.hf import preflight
 from beyond.hf.config import GRPO_ONLY, add_arguments, file_flags, from_flags, put_sft
 from beyond.saving import record
 from beyond.saving.folder import RunFolder, continues
+from beyond.settings import Parser, dry_run
 from beyond.tasks.data import load_rows
 
 OUT = "runs/sft"
@@ -30,7 +31,7 @@ def __getattr__(name: str) -> Any:
 
 def arguments(args: list[str] | None) -> argparse.Namespace:
     """Return the parsed flags."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m beyond.sft", description=__doc__, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="JSONL or parquet with prompt and answer")
@@ -50,6 +51,8 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
 def main(args: list[str] | None = None) -> int:
     """Train; return the exit code."""
     flags = arguments(args)
+    if flags.dry_run:
+        return dry_run(flags, lambda: from_flags(flags, put_sft, output_dir=OUT), "sft")
     try:
         return train(flags)
     except (OSError, ValueError, FloatingPointError) as error:

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from beyond.hf import preflight
-from beyond.hf.config import GRPOConfig, add_arguments, file_flags, from_flags
+from beyond.hf.config import SUMS, GRPOConfig, add_arguments, file_flags, from_flags
 from beyond.saving import record
 from beyond.saving.folder import RunFolder, continues
+from beyond.settings import Parser, dry_run
 from beyond.student.named import REWARDS, load_data, load_reward
 from beyond.tasks import data
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:  # torch is imported once everything else is checked
     from beyond.hf.trainer import GRPOTrainer
     from beyond.parallel.ranks import World
 
-# 20 steps of 4 prompts x 8 responses; a learning rate that a model of 135M bears.
-SUMS = {"stop": "\n", "max_new_tokens": 6, "max_steps": 20, "num_train_epochs": 5,
-        "learning_rate": 1e-5, "step": "lab", "output_dir": "runs/smollm", "save_steps": 0}
 COMPARING = ("exact", "numeric")  # rewards that score nothing without an answer
 
 
@@ -44,7 +42,7 @@ COMPARING = ("exact", "numeric")  # rewards that score nothing without an answer
 
 def arguments(args: list[str] | None) -> argparse.Namespace:
     """Return the parsed flags; those that a file may have are None until fill_in."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m beyond.train_hf", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--lab", metavar="FILE", help="your lab file (the solutions')")
@@ -53,7 +51,8 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
                         "reasoning_gym:TASK, or a file")
     parser.add_argument("--eval-data", help="rows for evaluation (sums: 200 others)")
     parser.add_argument("--max-samples", type=int, help="at most so many rows")
-    parser.add_argument("--reward", help=f"{', '.join(REWARDS)}, or file.py:function (exact)")
+    parser.add_argument("--reward", help=f"{', '.join(REWARDS)}, or file.py:function; several "
+                        "with weights: exact=1,think=0.5 (exact)")
     parser.add_argument("--threads", type=int, help="processor threads (torch's)")
     parser.add_argument("--resume", action="store_true", help="from the newest checkpoint, with "
                         "the settings of its run.yaml where no others are given")
@@ -279,6 +278,8 @@ def about(flags: argparse.Namespace) -> dict[str, Any]:
 def main(args: list[str] | None = None) -> int:
     """Train, alone or as one process of torchrun; return the exit code."""
     flags = arguments(args)
+    if flags.dry_run:
+        return dry_run(flags, lambda: settings_of(flags), "train_hf")
     try:
         cfg = checked(flags)
     except (OSError, ValueError) as error:
@@ -287,6 +288,8 @@ def main(args: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return stopped_early()
+    for line in flags.notices if os.environ.get("RANK", "0") == "0" else ():
+        print(line)
     if flags.threads > 0:
         import torch
 

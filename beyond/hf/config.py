@@ -7,12 +7,16 @@ prompts_per_step 4 and no accumulation; logging every step, since there are few.
 """
 
 import argparse
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from beyond import settings as common
-from beyond.settings import nearest, opt, parsed
+from beyond import torchforge
+from beyond.settings import opt, parsed
 
+# 20 steps of 4 prompts x 8 responses; a learning rate that a model of 135M bears.
+SUMS = {"stop": "\n", "max_new_tokens": 6, "max_steps": 20, "num_train_epochs": 5,
+        "learning_rate": 1e-5, "step": "lab", "output_dir": "runs/smollm", "save_steps": 0}
 # Flags of their own, which a file may have, too; and the section of run.yaml that is a record.
 ELSEWHERE = ("lab", "model", "data", "eval_data", "max_samples", "reward", "threads")
 RECORD = "run"
@@ -58,6 +62,10 @@ class GRPOConfig:
     seed: int = opt(0, "of sampling and order", 0)
     # memory
     lora_rank: int = opt(0, "train low-rank adapters (peft) instead of all weights; 0: off", 0)
+    lora_alpha: float | None = opt(None, "the adapters' scale x rank; none: 2 x lora_rank", 0)
+    lora_dropout: float = opt(0.0, "share of an adapter's inputs that is dropped in training", 0)
+    lora_targets: str | None = opt(
+        None, "names of the layers that get one, with commas; none: all linear layers")
     gradient_checkpointing: bool = opt(False, "less memory, more time")
     bf16: bool = opt(False, "forward passes in bfloat16")
     device: str | None = opt(None, "cpu, cuda or mps; none: where the model is")
@@ -80,8 +88,21 @@ class GRPOConfig:
     wandb_project: str = opt("lab15", "project at W&B or trackio")
     wandb_run_name: str = opt("grpo", "name of the run there")
 
+    def __new__(cls, *_: Any, **given: Any) -> "GRPOConfig":
+        """Make one; of a name that other libraries have, say what it is called here."""
+        for name in given.keys() - SPECS.keys():
+            raise TypeError(common.unknown("GRPOConfig", name, given[name], SPECS))
+        return super().__new__(cls)
+
     def __post_init__(self):
         common.check(self)
+        if self.lora_dropout >= 1:
+            raise ValueError(f"lora_dropout = {self.lora_dropout:g} is not allowed; give a share "
+                             "below 1")
+        for name in ("lora_alpha", "lora_dropout", "lora_targets"):
+            if getattr(self, name) and not self.lora_rank:
+                raise ValueError(f"{name} = {getattr(self, name)} needs lora_rank, such as 8: "
+                                 "without it all weights are trained")
 
 
 SPECS = {spec.name: spec for spec in fields(GRPOConfig)}
@@ -116,7 +137,7 @@ def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
             raise ValueError(f"{where}: {name} is no setting; give --{flag} on the command line")
         return name  # file_flags takes it
     if name not in SPECS:
-        raise ValueError(f"{where}: unknown setting {path!r}{nearest(name, SPECS)}")
+        raise ValueError(common.unknown(where, path, value, SPECS))
     settings[name] = parsed(SPECS[name], value)
     return name
 
@@ -153,7 +174,7 @@ def file_flags(flags: argparse.Namespace, program: str, **defaults: Any) -> None
     """
     found: dict[str, Any] = {}
     if flags.config:
-        for path, value in common.load_yaml(flags.config).items():
+        for path, value in read_file(flags.config, program).items():
             name = path.split(".")[-1].replace("-", "_")
             others = ("train_hf", "sft", "services_run", "smollm_run")
             if path == f"{RECORD}.program" and value != program and value in others:
@@ -208,4 +229,32 @@ def from_flags(flags: argparse.Namespace, take=put, **defaults: Any) -> GRPOConf
                     settings.pop(other, None)
         return name
 
-    return common.from_flags(flags, GRPOConfig, taken, **defaults)
+    return on_device(common.from_flags(flags, GRPOConfig, taken, **defaults), flags.notices)
+
+
+def on_device(cfg: GRPOConfig, notices: list[str]) -> GRPOConfig:
+    """Return the config with a GPU in the place of "auto", if torch finds one.
+
+    Args:
+        cfg: a GRPOConfig.
+        notices: get a line if there is none.
+    """
+    if cfg.device != "auto":
+        return cfg
+    import torch
+
+    if torch.cuda.is_available():
+        return replace(cfg, device="cuda")
+    notices.append("with_gpus: torch finds no GPU here, and the CPU does the work")
+    return replace(cfg, device=None)
+
+
+def read_file(path: str, program: str = "train_hf") -> dict[str, Any]:
+    """Return the settings of a file by our names; those of torchforge's guides are translated.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or has a value that is not possible.
+    """
+    program = "services" if program == "services_run" else "train_hf"
+    lines = torchforge.translated(common.load_yaml(path), program)
+    return {name: value for line in lines for name, value in line.ours.items()}

@@ -71,7 +71,8 @@ class SFTTrainer:
         self.opt.zero_grad(set_to_none=True)
         total = 0.0
         for part in parts:
-            loss = -backend.sequence_logprobs(self.policy, part).sum() / tokens
+            with self.policy.dropping(self.cfg.seed ^ self.done * 1000003 ^ int(tokens)):
+                loss = -backend.sequence_logprobs(self.policy, part).sum() / tokens
             loss.backward()
             total += float(loss.detach())
         parameters = [p for g in self.opt.param_groups for p in g["params"]]

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from beyond.foreign import ARGUMENTS
 from beyond.hf import backend, batches
 from beyond.hf.config import GRPOConfig
 from beyond.hf.metrics import (
@@ -43,7 +44,7 @@ from beyond.saving.folder import RunFolder, continues
 from beyond.saving.logs import RunLog, mean_of
 from beyond.student.plugins import advantage_of, default_lab, loss_of, with_own
 from beyond.tasks.data import listed, usable
-from beyond.tasks.rewards import call
+from beyond.tasks.rewards import call, combined
 
 
 class GRPOTrainer:
@@ -52,15 +53,17 @@ class GRPOTrainer:
     Args:
         model: a HuggingFace causal LM (it is trained in place), or an hf.backend.Policy.
         tokenizer: its tokenizer; it may have no PAD token. None with a Policy.
-        reward_fn: any of the three forms of beyond/tasks/rewards.py.
+        reward_fn: any of the three forms of beyond/tasks/reward_calls.py; a list of rewards or
+            of (reward, weight) is their weighted mean.
         config: a GRPOConfig; None: the defaults.
         lab: the module of a lab file from load_lab(path, backend=hf_backend); None: the
             solutions' file, or lab15_grpo.py where there is none.
         eval_dataset: rows for evaluation; None: no evaluation.
         callbacks: objects with any of the methods on_rollout, on_advantages, on_loss,
             on_step_end, on_eval, on_save; each is called as method(trainer, **what there is), on
-            every rank.
+            every rank. HF's TrainerCallback has other arguments and is refused.
         world: a parallel.World; None: torchrun's, or a world of one.
+        peft_config: adapters to train (peft's LoraConfig), in the place of lora_rank and its like.
 
     Raises:
         ValueError: settings that do not go together.
@@ -69,7 +72,9 @@ class GRPOTrainer:
     def __init__(
         self, model, tokenizer=None, reward_fn=backend.reward, config: GRPOConfig | None = None,
         lab=None, eval_dataset=None, callbacks=(), world: ranks.World | None = None,
+        peft_config=None, **others,
     ):
+        refuse(others, callbacks)
         if config is not None and not isinstance(config, GRPOConfig):
             raise ValueError(f"config must be beyond's GRPOConfig, not {type(config)}")
         self.lab = lab or default_lab()
@@ -81,8 +86,13 @@ class GRPOTrainer:
             self.cfg = cfg = ranks.settings(cfg, self.world)
         self.data = tensor.one_of(self.world, cfg.parallel)  # who shares the prompts
         own = isinstance(model, backend.Policy)
-        self.policy = model if own else policy_of(model, tokenizer, cfg)
-        self.reward_fn, self.callbacks = reward_fn, list(callbacks)
+        self.policy = model if own else policy_of(
+            model, tokenizer, cfg, peft_config)
+        if self.world.many and cfg.parallel != "ddp" and hasattr(
+                self.policy.model, "disable_adapter"):
+            raise ValueError(f"parallel = {cfg.parallel} does not go with adapters, which are "
+                             "small: take parallel = ddp")
+        self.reward_fn, self.callbacks = combined(reward_fn), list(callbacks)
         self.eval_rows = list(listed(() if eval_dataset is None else eval_dataset))
         # guide_custom measures its ratio against the reference, whatever its KL weighs.
         needed = bool(cfg.kl_beta) or cfg.loss == "guide_custom"
@@ -115,9 +125,10 @@ class GRPOTrainer:
 
     def score(self, out: dict, entropies: bool = False):
         """Return batches.scored(policy, ...), with gradients that all ranks will share."""
-        if not self.data.many:
-            return batches.scored(self.policy, out, entropies)
-        return self.through(batches.scored, out, entropies, self.cfg.parallel == "fsdp")
+        with self.policy.dropping(self.cfg.seed ^ self.done * 1000003 ^ int(out["ids"].sum())):
+            if not self.data.many:
+                return batches.scored(self.policy, out, entropies)
+            return self.through(batches.scored, out, entropies, self.cfg.parallel == "fsdp")
 
     # ---------------------------------------------------------------- one batch
 
@@ -559,6 +570,40 @@ class GRPOTrainer:
         self.kept_at = self.done if continues(self.cfg.output_dir, resume) else None
         changes = checkpoints.changed(state, self.cfg, record.changes(facts, self.facts))
         self.say(f"resumed at step {self.done}{changes}")
+
+
+# ============================================================== what others are used to
+
+
+EVENTS = "on_rollout, on_advantages, on_loss, on_step_end, on_eval, on_save"
+
+
+def refuse(others: dict[str, Any], callbacks) -> None:
+    """Raise in one line if a trainer is given what only another library's takes.
+
+    Args:
+        others: arguments that GRPOTrainer does not have.
+        callbacks: its callbacks.
+
+    Raises:
+        TypeError: such an argument; what to give instead.
+        ValueError: a callback of HF, or one without a method that is ever called.
+    """
+    for name in others:
+        instead = ARGUMENTS.get(name)
+        raise TypeError(f"GRPOTrainer has no argument {name!r}" + (
+            f"; here it is {instead}" if instead else
+            "; it has model, tokenizer, reward_fn, config, lab, eval_dataset, callbacks, world, "
+            "peft_config"))
+    for callback in callbacks:
+        kind = callback if inspect.isclass(callback) else type(callback)
+        if any(cls.__name__ == "TrainerCallback" for cls in kind.__mro__):
+            raise ValueError(f"the callback {kind.__name__} is one of HF's Trainer, which is "
+                             "called with (args, state, control); here it is any object with some "
+                             f"of the methods {EVENTS}, each called with (trainer, ...)")
+        if inspect.isclass(callback):
+            raise ValueError(f"the callback {kind.__name__} is a class; give an object: "
+                             f"{kind.__name__}()")
 
 
 # ============================================================== what is printed and written

@@ -78,6 +78,7 @@ def write_model(folder: Path, policy, weights: dict[str, torch.Tensor] | None = 
     model = policy.model
     if hasattr(model, "merge_and_unload"):  # LoRA: a whole model, and the adapter beside it
         model.save_pretrained(folder / "adapter")
+        policy.tokenizer.save_pretrained(folder / "adapter")  # it can be started from, too
         model = copy.deepcopy(model).merge_and_unload()  # unmerging is not exact
     model.save_pretrained(folder, **({"state_dict": weights} if weights else {}))
     policy.tokenizer.save_pretrained(folder)
@@ -173,6 +174,11 @@ def parts_of(model: Any, opt: Any) -> dict[str, Any]:
     from torch.distributed.checkpoint import state_dict
 
     options = state_dict.StateDictOptions(ignore_frozen_params=True)
+    if not opt.state:  # before the first step torch makes an empty one, to have what to save
+        state_dict.get_optimizer_state_dict(model, opt, options=options)
+        for state in opt.state.values():
+            if "step" in state:
+                state["step"].zero_()
     weights, trained = state_dict.get_model_state_dict(model, options=options), shapes_of(model)
     return {"model": {name: weights[name] for name in trained},
             "opt": state_dict.get_optimizer_state_dict(model, opt, options=options)}
