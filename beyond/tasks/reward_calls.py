@@ -213,3 +213,23 @@ def _call(reward: Callable, prompts, responses, columns: dict[str, list]) -> Rew
         raise ValueError(f"reward {name} gave {len(scores)} scores for {n} responses")
     checked = [_one(s, name, i, r) for i, (s, r) in enumerate(zip(scores, responses))]
     return RewardOutput(checked, metadata)
+
+
+def try_reward(reward: Callable, rows: list[dict[str, Any]], timeout: float = 0) -> None:
+    """Call a reward on a right and a wrong response to the first row, before a model is loaded.
+
+    Args:
+        reward: function, object or class.
+        rows: of the data, with prompt and reference.
+        timeout: seconds; 0 for no limit.
+
+    Raises:
+        ValueError: as call does.
+    """
+    row = rows[0]
+    prompt = row["prompt"]
+    if not isinstance(prompt, str):  # messages: what a template makes of them is not known yet
+        prompt = "\n".join(str(message["content"]) for message in prompt)
+    responses = [str(row.get("reference") or "1"), "no answer"]
+    columns: dict[str, list] = {k: [row.get(k)] * 2 for k in row if k != "prompt"}
+    call(reward, [prompt] * 2, responses, {"completion_ids": [[0], [0]]} | columns, timeout)

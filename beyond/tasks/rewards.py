@@ -30,7 +30,7 @@ from beyond.tasks.reward_calls import BaseReward, RewardOutput, Scores, call, ea
 __all__ = [
     "BaseReward", "CompositeReward", "ExactMatchReward", "FormatReward", "LengthPenaltyReward",
     "NumericReward", "ReasoningGymReward", "RewardOutput", "Scores", "ThinkTagReward", "call",
-    "name_of",
+    "combined", "name_of",
 ]
 
 # ============================================================== references and responses
@@ -282,3 +282,21 @@ class CompositeReward(BaseReward):
                 name = f"{name_of(reward)}{n}"
             parts[name] = out.scores
         return RewardOutput(total, {"parts": parts})
+
+
+def combined(given: Any) -> Any:
+    """Return a reward; of a list, the weighted mean of its rewards.
+
+    Args:
+        given: a reward of any form, or a list of rewards or of (reward, weight); without a weight
+            it is 1.
+
+    Raises:
+        ValueError: an empty list, or weights that CompositeReward does not take.
+    """
+    if not isinstance(given, (list, tuple)):
+        return given
+    if not given:
+        raise ValueError("the list of rewards is empty; give at least one")
+    pairs = [one if isinstance(one, tuple) and len(one) == 2 else (one, 1.0) for one in given]
+    return pairs[0][0] if len(pairs) == 1 else CompositeReward(pairs)
