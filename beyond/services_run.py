@@ -171,7 +171,11 @@ async def train(services, resume: bool, begin: Callable[[], None],
                 bar.total = services.cfg.iters
                 bar.update(version - bar.n)  # back to an older version after a restart
 
-            await services.run(resume, tqdm.write, step)
+            try:
+                await services.run(resume, tqdm.write, step)
+            except BaseException:  # Ctrl-C, too: asyncio cancels this task, then raises it
+                await services.stopped()
+                raise
 
 
 def main(args: list[str] | None = None) -> int:

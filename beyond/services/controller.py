@@ -34,7 +34,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,7 @@ from beyond.tasks.rewards import combined
 CURVES = ("reward", "loss", "kl", "clip_frac", "frac_zero_signal", "entropy")  # as in the lab
 MORE = ("staleness", "weight_version", "dropped", "log_ratio_mean", "weight_mean", "train_seconds")
 EVALS = ("eval_iter", "acc_sampled", "acc_greedy", "eval_seconds")
+LAST_SECONDS = 60.0  # for the update at hand and final/, after Ctrl-C
 PARTS = ("generate", "reward", "reference", "train", "sync", "wait", "evaluate", "save")
 
 
@@ -209,7 +210,8 @@ class Services:
             last = ["policy.pt", "curves.png", "checkpoint.pt"] if whole else [
                 "checkpoint.pt (--resume goes on from it)"]
             return ["history.json", "config.json", *last]
-        last = ["final/", "curves.png"] if whole else ["checkpoint-N (--resume goes on from it)"]
+        last = ["final/", "curves.png"]
+        last += [] if whole else ["checkpoint-N (--resume goes on from the newest)"]
         return ["history.json", "config.json", "training_log.jsonl", "completions.jsonl", *last]
 
     @property
@@ -289,6 +291,13 @@ class Services:
         else:
             self._tell((await self.trainer.ask("finish"))[0])
             self.write_files()
+
+    async def stopped(self) -> None:
+        """Keep what a real model has learned, after Ctrl-C or an error: final/ and the log."""
+        if self.cfg.hf is not None and self.version:
+            with suppress(Exception):
+                told = await asyncio.wait_for(self.trainer.ask("finish"), LAST_SECONDS)
+                self._tell(told[0])
 
     async def _once(self) -> None:
         """Sample and train at the same time until training ends, or something raises."""

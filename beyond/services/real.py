@@ -21,6 +21,7 @@ from torch import Tensor
 
 from beyond.hf import backend, batches
 from beyond.hf.trainer import GRPOTrainer, announce
+from beyond.losses.names import described
 from beyond.losses.weights import sequence_weights, token_weights
 from beyond.parallel import ranks
 from beyond.saving import checkpoints
@@ -64,6 +65,7 @@ class ServiceTrainer(GRPOTrainer):
         """Get ready for rows with their text."""
         self.facts = self.found_now(rows)
         self.rows, self.total = rows, announce(len(rows), self.cfg)
+        self.say(described(self.cfg.loss, self.cfg))
         self.schedule.total = self.total
         self.history: list[dict[str, float]] = []
         batches.check_parts(len(rows), self.cfg, self.data)
