@@ -280,23 +280,23 @@ def main(args: list[str] | None = None) -> int:
     flags = arguments(args)
     if flags.dry_run:
         return dry_run(flags, lambda: settings_of(flags), "train_hf")
+    main_rank = os.environ.get("RANK", "0") == "0"
     try:
         cfg = checked(flags)
+        for line in flags.notices if main_rank else ():
+            print(line)
+        import torch
+
+        from beyond.parallel.ranks import World
     except (OSError, ValueError) as error:
-        if os.environ.get("RANK", "0") == "0":
+        if main_rank:
             print(error)
         return 2
     except KeyboardInterrupt:
         return stopped_early()
-    for line in flags.notices if os.environ.get("RANK", "0") == "0" else ():
-        print(line)
     if flags.threads > 0:
-        import torch
-
         torch.set_num_threads(flags.threads)
     if "TORCHELASTIC_RUN_ID" not in os.environ:
-        from beyond.parallel.ranks import World
-
         return train(flags, World())
     from torch.distributed.elastic.multiprocessing.errors import record as recorded
 

@@ -3,6 +3,7 @@
 A mistyped flag, folder or name is answered at once, and not after minutes of loading.
 """
 
+import difflib
 import importlib.util
 import os
 import re
@@ -122,9 +123,9 @@ def model(name: str | Path) -> None:
 def closest(path: Path) -> str:
     """Return "; did you mean x?" with a folder beside the one that is not there, or nothing."""
     near = path.parent
-    known = [str(near / p.name) for p in near.iterdir() if p.is_dir()] if near.is_dir() else []
-    hint = nearest(str(path), known) if known else ""
-    return hint if "did you mean" in hint else ""
+    known = [p.name for p in near.iterdir() if p.is_dir()] if near.is_dir() else []
+    close = difflib.get_close_matches(path.name, known, 1, 0.5)
+    return f"; did you mean {near / close[0]}?" if close else ""
 
 
 def is_model(path: Path) -> None:

@@ -42,6 +42,7 @@ class RunFolder(lab15_run.Folder):
 
     def __init__(self, path: str | Path, resume: bool = False, flag: str = "--output-dir"):
         super().__init__(path, fresh=not resume, flag=f"{flag} NAME")
+        self.given = self.path.absolute()
         self.kept = False
         self.begun = False
         self.before: bytes | None = None  # run.yaml of the run that is resumed
@@ -83,7 +84,8 @@ class RunFolder(lab15_run.Folder):
         if isinstance(thing, dict):
             return {k: self._moved(v) for k, v in thing.items()}
         if isinstance(thing, str) and self.earlier:
-            return thing.replace(f"{self.path}{os.sep}", f"{self.earlier}{os.sep}")
+            for path in (self.path, self.given):
+                thing = thing.replace(f"{path}{os.sep}", f"{self.earlier}{os.sep}")
         return thing
 
     def keep(self) -> None:

@@ -32,7 +32,8 @@ PIECE = 1 << 20  # bytes at each end of a large file that stand for all of it
 @functools.cache
 def here() -> dict[str, str]:
     """Return the commit and the machine; asking git takes as long as a small run's step."""
-    return {"commit": lab15_run.commit(), "machine": lab15_run.machine()}
+    commit = lab15_run.commit() or "unknown: no git repository"
+    return {"commit": commit, "machine": lab15_run.machine()}
 
 
 @functools.cache
@@ -159,7 +160,7 @@ def read(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def source_of(thing: Any) -> str | None:
-    """Return the file that a reward was written in, None for beyond's own and what has no file."""
+    """Return the file that a reward was written in; None without one, and for our own."""
     inner = getattr(thing, "func", thing)
     if not (inspect.isfunction(inner) or inspect.isclass(inner)):
         inner = type(inner)
@@ -167,9 +168,10 @@ def source_of(thing: Any) -> str | None:
         path = inspect.getsourcefile(inner)
     except (TypeError, OSError):
         return None
-    here = Path(__file__).resolve().parents[1]
-    own = path is not None and here in Path(path).resolve().parents
-    return None if own or path is None or not Path(path).is_file() else path
+    own = Path(__file__).resolve().parents[1]
+    if path is None or not Path(path).is_file():
+        return None
+    return None if Path(path).resolve().parent in (own / "tasks", own / "hf") else path
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -216,7 +216,7 @@ def answering(loss: Callable, where: str) -> Callable:
         except Exception as error:
             if out_of_memory(error):
                 raise
-            path = where.rpartition(":")[0]
+            path = str(Path(where.rpartition(":")[0]).absolute())
             lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
                      if frame.filename == path]
             at = f" at line {lines[-1]}" if lines else ""

@@ -85,6 +85,7 @@ def test_it_names_model_data_reward_loss_lab_settings_commit_versions_machine(fi
 
 def test_a_path_that_is_no_text_and_a_folder_without_git_are_written_too(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(record, "here", record.here.__wrapped__)
     run = record.about_run("sft", "python", {"data": os.fsdecode(b"gone-\xff"), "x": tmp_path})
     text = record.text_of({"data": os.fsdecode(b"gone-\xff"), "stop": "\n"}, run)
     (tmp_path / "run.yaml").write_bytes(text)
