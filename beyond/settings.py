@@ -382,7 +382,7 @@ def dry_run(flags: argparse.Namespace, make: Callable[[], Any], program: str,
         wrong = str(error)
     joined: dict[str, list[torchforge.Line]] = {}
     for where, some in lines:
-        joined.setdefault(where, []).extend(some)
+        joined.setdefault(where, []).extend(x for x in some if not x.key.startswith("run."))
     for where, some in joined.items():
         print(torchforge.shown(some, where, final))
     for line in getattr(flags, "notices", []):

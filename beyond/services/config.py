@@ -35,6 +35,8 @@ TINY = {  # the lab's names of settings that train_hf calls otherwise
     "clip_epsilon": "clip_eps", "kl_beta": "beta", "eval_samples": "eval_n",
 }
 SECTIONS = ("services", "grpo", "training", "loss")  # for the reader only
+SERVICE = ("mode", "staleness", "max_staleness", "sync_interval", "buffer_size", "correction",
+           "tis_cap", "tis_level", "routing", "save_every", "timeout", "max_restarts")
 HEADINGS = (*SECTIONS, *ROLES)
 # Settings of train_hf that services have otherwise, or not at all.
 NOT_HERE = {"output_dir": "--out", "device": "the device of each role, such as trainer.device=cuda",

@@ -30,11 +30,11 @@ import dataclasses
 import inspect
 import json
 import os
-import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from typing import Any
 import torch
 
 import lab15_run
+from beyond.hf import preflight
 from beyond.hf.policy import ADAPTER
 from beyond.parallel.ranks import seed_of
 from beyond.saving.checkpoints import found
@@ -64,6 +65,7 @@ from beyond.tasks.rewards import combined
 CURVES = ("reward", "loss", "kl", "clip_frac", "frac_zero_signal", "entropy")  # as in the lab
 MORE = ("staleness", "weight_version", "dropped", "log_ratio_mean", "weight_mean", "train_seconds")
 EVALS = ("eval_iter", "acc_sampled", "acc_greedy", "eval_seconds")
+LAST_SECONDS = 60.0  # for the update at hand and final/, after Ctrl-C
 PARTS = ("generate", "reward", "reference", "train", "sync", "wait", "evaluate", "save")
 
 
@@ -135,9 +137,7 @@ class Services:
             ValueError: no rows, an unknown reward or loss, or what does not go together.
         """
         cfg, hf = self.cfg, with_own(self.cfg.hf, self.lab)
-        model = str(self.recipe.model)
-        if not os.path.isdir(model) and not re.fullmatch(r"[\w.-]+/[\w.-]+", model):
-            raise FileNotFoundError(f"{model}: there is no such folder; give that of a model")
+        preflight.model(str(self.recipe.model))
         if not self.rows:
             raise ValueError("there is no row to train on; give --data")
         loss_of(hf, self.lab)
@@ -198,13 +198,20 @@ class Services:
         """Return whether there is a checkpoint to resume from."""
         return self.checkpoint.is_file() if self.cfg.hf is None else bool(found(self.out))
 
+    def forget(self) -> None:
+        """Remove what is written before the first update: there is nothing to keep."""
+        for name in ("history.json", "config.json", "checkpoint.pt"):
+            (self.out / name).unlink(missing_ok=True)
+        shutil.rmtree(self.out / "checkpoint-0", ignore_errors=True)
+
     def files(self, whole: bool) -> list[str]:
         """Return the names of what a run leaves; whole: it was not stopped."""
         if self.cfg.hf is None:
             last = ["policy.pt", "curves.png", "checkpoint.pt"] if whole else [
                 "checkpoint.pt (--resume goes on from it)"]
             return ["history.json", "config.json", *last]
-        last = ["final/", "curves.png"] if whole else ["checkpoint-N (--resume goes on from it)"]
+        last = ["final/", "curves.png"]
+        last += [] if whole else ["checkpoint-N (--resume goes on from the newest)"]
         return ["history.json", "config.json", "training_log.jsonl", "completions.jsonl", *last]
 
     @property
@@ -283,7 +290,14 @@ class Services:
             await self._write(last=True)
         else:
             self._tell((await self.trainer.ask("finish"))[0])
-            self.write_files(curves=True)
+            self.write_files()
+
+    async def stopped(self) -> None:
+        """Keep what a real model has learned, after Ctrl-C or an error: final/ and the log."""
+        if self.cfg.hf is not None and self.version:
+            with suppress(Exception):
+                told = await asyncio.wait_for(self.trainer.ask("finish"), LAST_SECONDS)
+                self._tell(told[0])
 
     async def _once(self) -> None:
         """Sample and train at the same time until training ends, or something raises."""
@@ -520,13 +534,8 @@ class Services:
         """Write history.json and config.json; at the end policy.pt and curves.png, too."""
         self.write_files((await self.trainer.ask("weights"))[0] if last else None)
 
-    def write_files(self, policy: dict | None = None, curves: bool = False) -> None:
-        """Write what is known now; nothing that was there before is left half written.
-
-        Args:
-            policy: weights for policy.pt, of TinyLM; None: not yet.
-            curves: draw curves.png.
-        """
+    def write_files(self, policy: dict | None = None) -> None:
+        """Write what is known now; nothing that was there before is left half written."""
         from tinylm import write_file
 
         about = {"schema": 1, "torch": torch.__version__, "model": self.recipe.model or "TinyLM",
@@ -539,5 +548,4 @@ class Services:
             write_file(self.out / f"{name}.json", lambda file, data=data: file.write(data))
         if policy is not None:
             write_file(self.out / "policy.pt", lambda file: torch.save(policy, file))
-        if policy is not None or (curves and self.history["loss"]):
             write_file(self.out / "curves.png", lab15_run.plot_curves(self.history).savefig)

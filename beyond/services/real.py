@@ -21,6 +21,7 @@ from torch import Tensor
 
 from beyond.hf import backend, batches
 from beyond.hf.trainer import GRPOTrainer, announce
+from beyond.losses.names import described
 from beyond.losses.weights import sequence_weights, token_weights
 from beyond.parallel import ranks
 from beyond.saving import checkpoints
@@ -60,9 +61,11 @@ class ServiceTrainer(GRPOTrainer):
     def keep(self) -> None:
         """Do nothing: checkpoints are written when the controller asks for one."""
 
-    def begin(self, rows: list[dict]) -> None:
+    def ready(self, rows: list[dict]) -> None:
         """Get ready for rows with their text."""
+        self.facts = self.found_now(rows)
         self.rows, self.total = rows, announce(len(rows), self.cfg)
+        self.say(described(self.cfg.loss, self.cfg))
         self.schedule.total = self.total
         self.history: list[dict[str, float]] = []
         batches.check_parts(len(rows), self.cfg, self.data)
@@ -189,7 +192,7 @@ class RealTrainerActor(Member):
                 cfg, model=policy, reward_fn=combined(load_reward(recipe.reward)),
                 lab=recipe.functions(), eval_dataset=held, world=self.world)
             self.rows = usable(rows, policy)
-            self.trainer.begin(self.rows)
+            self.trainer.ready(self.rows)
         self.folder, self.log_open = Path(cfg.hf.output_dir), False
 
     def told(self) -> str:
@@ -292,7 +295,7 @@ class RealTrainerActor(Member):
         [*_, newest] = checkpoints.found(self.folder) or [Path(path)]
         rest = checkpoints.load_state(newest, REST)
         with contextlib.redirect_stdout(self.say):
-            self.trainer.load(str(newest))
+            self.trainer.load(str(newest), self.rows)
             self._open(self.trainer.done)
         rest["told"] = self.told()
         return rest

@@ -299,4 +299,5 @@ def combined(given: Any) -> Any:
     if not given:
         raise ValueError("the list of rewards is empty; give at least one")
     pairs = [one if isinstance(one, tuple) and len(one) == 2 else (one, 1.0) for one in given]
-    return pairs[0][0] if len(pairs) == 1 else CompositeReward(pairs)
+    alone = len(pairs) == 1 and pairs[0][1] == 1
+    return pairs[0][0] if alone else CompositeReward(pairs)

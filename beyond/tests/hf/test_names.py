@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import foreign, services_run, sft, train_hf
+from beyond import GRPOTrainer, foreign, services_run, sft, train_hf
 from beyond.hf.config import SPECS, GRPOConfig
 from beyond.settings import kinds_of
 
@@ -65,7 +65,7 @@ def test_overrides_may_stand_between_flags():
     (["--dataloader_num_workers", "2"], "nothing here does what it does in TRL or HF"),
     (["--lerning-rate", "1"], "unknown flag --lerning-rate; did you mean --learning-rate?"),
     (["--shuffle=perhaps"], "give true or false"), (["--group-size"], "expected one argument")])
-@pytest.mark.parametrize("command", [train_hf.arguments, sft.main])
+@pytest.mark.parametrize("command", [train_hf.arguments, sft.main, services_run.arguments])
 def test_an_unknown_flag_is_one_line_with_the_name_that_would_work(capsys, command, args, said):
     assert said in refused(capsys, command, *args)
 
@@ -108,3 +108,30 @@ def test_every_field_of_the_installed_trl_is_answered():
 
 def test_the_readme_has_the_table():
     assert foreign.table() in README.read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------- arguments of a trainer
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ({"reward_funcs": []}, "here it is reward_fn"), ({"args": None}, "here it is config"),
+    ({"processing_class": None}, "here it is tokenizer"),
+    ({"train_dataset": []}, "the argument of train"),
+    ({"data_collator": None}, "has no argument 'data_collator'; it has model, tokenizer")])
+def test_an_argument_of_trls_trainer_is_one_line(given, said):
+    with pytest.raises(TypeError, match=said):
+        GRPOTrainer(None, None, **given)
+
+
+def test_a_callback_of_hf_is_refused_before_anything_is_loaded():
+    from transformers import EarlyStoppingCallback, TrainerCallback
+
+    class Mine(TrainerCallback):
+        pass
+
+    for callback in (EarlyStoppingCallback(), Mine(), Mine):
+        with pytest.raises(ValueError, match="is one of HF's Trainer.*on_step_end") as error:
+            GRPOTrainer(None, None, callbacks=[callback])
+        assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="is a class; give an object: Plain\\(\\)"):
+        GRPOTrainer(None, None, callbacks=[type("Plain", (), {})])

@@ -125,7 +125,7 @@ def test_synchronous_is_train_hf_to_the_bit_even_if_processes_are_killed(tmp_pat
     written = json.loads((tmp_path / "a" / "history.json").read_text(encoding="utf-8"))
     assert written["restarts"] == {"generator0": 1, "trainer": 1}
     assert {p.name for p in (tmp_path / "a").iterdir()} >= {
-        "final", "curves.png", "config.json", "history.json"}
+        "final", "checkpoint-8", "config.json", "history.json"}
 
 
 # ---------------------------------------------------------------- what is refused, in one line
