@@ -101,7 +101,7 @@ def alt(results):
 def draw(results):
     """Return the figure."""
     s = results["summary"]
-    figure, panels = new_figure(1, 2, 3.6, sharey=True, sharex=True)
+    figure, panels = new_figure(1, 2, 3.8, sharey=True, sharex=True)
     places = (0, 1, 2, 3, 4.5)  # the last one apart: its mean gradient is another
     for axes, prefix, title in zip(panels, ("", "end_"), ("SFT model", "after GRPO")):
         whole = s[f"{prefix}snr_raw"]
@@ -111,14 +111,15 @@ def draw(results):
             axes.barh(at, value, 0.65, xerr=[[value - low], [high - value]], capsize=3,
                       color="white" if name == "std" else shade(SAMPLED, -0.45),
                       edgecolor=SAMPLED, hatch="//" if name == "std" else "")
-            axes.annotate(f"{whole * value:.3f}", (high, at), (5, 0), va="center",
-                          textcoords="offset points")
+            axes.annotate(f"{whole * value:.3f}", (high, at), (6, 0), va="center",
+                          textcoords="offset points",
+                          bbox={"fc": "white", "ec": "none", "pad": 1.5})
         axes.axvline(1, color="black", ls=":", lw=1)
-        axes.set_title(f"{title}; at each bar: the value")
-        axes.margins(x=0.2)
+        axes.set_title(title)
+        axes.margins(x=0.28)
     panels[0].set(yticks=places, yticklabels=[*list(LABELS.values())[:-1],
                                               "(r - group mean) / std,\nanother mean gradient"])
     panels[0].invert_yaxis()
-    figure.supxlabel("signal to noise of one batch; raw rewards (A = r) are 1, longer is quieter",
-                     fontsize=POINTS)
+    figure.supxlabel("signal to noise of one batch's gradient, raw rewards = 1; longer is quieter\n"
+                     "at each bar: its value", fontsize=POINTS)
     return figure

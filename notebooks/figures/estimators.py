@@ -98,8 +98,8 @@ def alt(results):
     s, abc = results["summary"], results["data"]["three_symbols"]
     small = [f"{n} is " + ", ".join(f"{v:.2f}" for v in abc[n]["values"])
              + f" at a, b, c, mean {s[f'abc_{n}_mean']:.4f}" for n in NAMES]
-    large = [f"{n} from {s[f'{n}_min']:.2g} to {s[f'{n}_max']:.2g}, median "
-             f"{s[f'{n}_median']:.2g}, mean {s[f'{n}_mean']:.3f}" for n in NAMES]
+    large = [f"{n} from {s[f'{n}_min']:.2f} to {s[f'{n}_max']:.2f}, median "
+             f"{s[f'{n}_median']:.2f}, mean {s[f'{n}_mean']:.3f}" for n in NAMES]
     slopes = [f"{n} " + ", ".join(f"{s[f'abc_{n}_grad_{i}']:.3f}" for i in (1, 2, 3))
               for n in ("kl", *NAMES)]
     return (f"Above left, three symbols: exact KL {s['abc_kl']:.4f}; " + "; ".join(small)
@@ -157,8 +157,9 @@ def quantiles(axes, real):
                   hatch="//", label="half of them" if not i else None)
         axes.plot(real[f"{name}_mean"], i, "D", color="white", mec="black", ms=8,
                   label="mean" if not i else None)
-        axes.annotate(f"{real[f'{name}_mean']:.3f}", (real[f"{name}_mean"], i), (0, 15),
-                      textcoords="offset points", ha="center")
+        axes.annotate(f"{real[f'{name}_mean']:.3f}", (real[f"{name}_mean"], i), (0, 16),
+                      textcoords="offset points", ha="center",
+                      bbox={"fc": "white", "ec": "none", "pad": 1})
     axes.set_xscale("symlog", linthresh=LINEAR)
     ticks = (-10, -1, -0.1, 0, 0.1, 1, 10, 100)
     axes.set(yticks=range(3), yticklabels=NAMES, ylim=(2.6, -0.7), xticks=ticks,

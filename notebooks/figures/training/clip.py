@@ -49,7 +49,9 @@ def draw(results):
         axes.set_title(f"{title} (log scale)")
     grid[1, 1].set(yticks=(1, 2, 5, 10), yticklabels=("1", "2", "5", "10"))
     grid[1, 1].minorticks_off()
-    grid[1, 0].annotate("1 step, and no clip: always 0", (150, 0), (0, 8), ha="center",
-                        textcoords="offset points")
+    grid[0, 1].set(yticks=(0.01, 0.1, 1), yticklabels=("0.01", "0.1", "1"))
+    grid[0, 1].minorticks_off()
+    grid[1, 0].annotate("1 step, and no clip:\nalways 0", (0.96, 0.93), ha="right", va="top",
+                        xycoords="axes fraction")
     one_legend(figure, list(runs))
     return figure

@@ -13,7 +13,7 @@ from notebooks.figures.style import (
 
 NAMES = {"inner1": 1, "default": 2, "inner8": 8}
 EARLY = 50  # the iteration at which the curves are compared
-SHOWN = 600  # gradient steps on the right; the run with 8 a batch has four times as many
+SHOWN = 600  # gradient steps on the right; the run with 8 per batch has four times as many
 
 
 def collect(_):
@@ -32,7 +32,7 @@ def collect(_):
 def alt(results):
     """Return the alternative text."""
     s = results["summary"]
-    parts = [f"{steps} a batch: {s[f'acc_at_{EARLY}_{steps}']:.2f} after {EARLY} iterations, "
+    parts = [f"{steps} per batch: {s[f'acc_at_{EARLY}_{steps}']:.2f} after {EARLY} iterations, "
              f"{s[f'acc_{steps}']:.2f} at the end" for steps in NAMES.values()]
     return ("Sampled accuracy for 1, 2 and 8 gradient steps on each batch, left over iterations, "
             f"right over the first {SHOWN} gradient steps, mean and range of 5 seeds. "
@@ -48,13 +48,13 @@ def draw(results):
             at = [factor * i for i in x]
             axes.fill_between(at, [min(c) for c in seeds], [max(c) for c in seeds],
                               color=look["color"], alpha=0.15, lw=0)
-            axes.plot(at, [mean(c) for c in seeds], markevery=3, label=f"{steps} a batch", **look)
+            axes.plot(at, [mean(c) for c in seeds], markevery=3, label=f"{steps} per batch", **look)
     panels[0].set(title="over iterations", xlabel="iteration", ylabel="sampled accuracy",
                   ylim=(0.4, 1))
     panels[1].set(title=f"over gradient steps, the first {SHOWN}", xlabel="gradient step",
                   xlim=(0, SHOWN))
     most, iters = max(NAMES.values()), len(load("default")[0]["history"]["loss"])
-    panels[1].annotate(f"{most} a batch\ncontinues to {most * iters:,}", (SHOWN, 0.72), (-6, 0),
+    panels[1].annotate(f"{most} per batch\ncontinues to {most * iters:,}", (SHOWN, 0.72), (-6, 0),
                        textcoords="offset points", ha="right", va="center")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
