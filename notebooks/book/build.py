@@ -67,22 +67,14 @@ class Links:
         self.names, self.parts = set(names), list(parts)
         self.copied = set()  # files of the repository that the pages show or offer
 
-    def of_chapter(self, anchor):
-        """Return the target, in the folder of the chapter, of a link to one of its anchors."""
-        name = split.page_of(self.parts, anchor)
-        if re.fullmatch(r"section-\d+", anchor) or name is None:
-            return f"#{anchor}"  # a label; one that is nowhere is a warning of Sphinx
-        return f"{name}.md#{anchor}"
-
     def target(self, place, anchor, folder):
         """Return what a link to a page becomes, seen from a folder."""
         if place == CHAPTER and self.parts:
-            found = self.of_chapter(anchor) if anchor else f"{self.parts[0].name}.md"
-            if found.startswith("#"):
-                return found
-            place, _, anchor = found.partition("#")
-        if re.fullmatch(r"section-\d+", anchor):
-            return f"#{anchor}"
+            name = split.page_of(self.parts, anchor) if anchor else self.parts[0].name
+            if name is None:
+                return f"#{anchor}"  # it is nowhere: a warning of Sphinx
+            place = f"{name}.md"
+            anchor = "" if anchor == name else anchor
         path = posixpath.relpath(place, folder or ".")
         return path + (f"#{anchor}" if anchor else "")
 

@@ -113,13 +113,13 @@ def test_links_lead_into_the_book():
             "```\n[c](instructor/README.md)\n```\n<!-- check:\n[x](y.md) -->\n"
             "<a id=\"section-2\"></a>\n## 2. X\n")
     assert links.relinked(text, "chapter.md") == (
-        "[a](#section-2) [b](#section-1) c [d](tinylm.py) "
+        "[a](section-2.md) [b](section-1.md) c [d](tinylm.py) "
         "[e](https://x.org/y.md) ![f](none.png) [g](beyond/README.md) h [i] "
         "[j](chapter.md) [k](chapter.md#symbols) [l](section-1.md#deeper) [m](beyond/README.md)\n"
         "```\n[c](instructor/README.md)\n```\n(section-2)=\n## 2. X\n")
     assert links.copied == {"tinylm.py"}
     assert links.relinked("[a](../chapter.md#section-2) [b](../chapter.md#deeper)",
-                          "beyond/README.md") == "[a](#section-2) [b](../section-1.md#deeper)"
+                          "beyond/README.md") == "[a](../section-2.md) [b](../section-1.md#deeper)"
 
 
 def test_pictures_are_the_vector_graphics():
