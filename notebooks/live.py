@@ -224,10 +224,10 @@ def seven(sets):
             first = "acc_sampled" if key == "accuracy" else key
             ends[key] = band(axes, runs, first, color, style, label)
             axes.set_title(title, fontsize=10)
-    for axes in (panels[-1], panels[-2]):
-        axes.set_xlabel("iteration")
         said = ", ".join(f"{k} {v:.3f}" for k, v in ends.items() if v is not None)
         words.append(f"{label} ({len(runs)} run{'s' * (len(runs) > 1)}) ends at {said}")
+    for axes in panels[-2:]:
+        axes.set_xlabel("iteration")
     panels[0].set_ylim(0, 1.02)
     last.axis("off")
     last.legend(*panels[0].get_legend_handles_labels(), loc="center", frameon=False)

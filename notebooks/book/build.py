@@ -92,6 +92,8 @@ class Links:
             path, _, anchor = target.partition("#")
             if re.match(r"[a-z]+:", target):
                 return match[0]
+            if picture:  # a line break in an alternative text would join two words
+                words = " ".join(words.split())
             place = posixpath.normpath(posixpath.join(folder, path)) if path else name
             if f"{place}/README.md" in self.names:
                 place += "/README.md"

@@ -19,7 +19,12 @@ FUNCTIONS = ("sample_group", "group_advantages", "k3_kl", "grpo_loss", "grpo_ste
              "sequence_logprobs", "token_entropy")
 SETTINGS = ("inner_steps", "clip_eps", "beta", "scale_std", "max_grad_norm", "temperature",
             "prompts_per_iter", "lr", "G")
+# Names that no glossary explains, and that a reader looks up all the same.
+NAMES = ("CISPO", "DAPO", "Dr. GRPO", "DeepSeekMath", "GSPO", "PPO", "REINFORCE", "RLOO", "SAPO",
+         "TIS", "TRL", "forge-rl", "torchforge", "verl", "pass@k", "entropy", "zero-signal", "k1",
+         "k2", "dual clip", "importance sampling")
 FEWEST = 2  # times that a section names a term before it is listed for it, or once in its title
+OFTEN = {"G": 8, "lr": 3}  # names that stand in nearly every section
 
 
 def prefix_of(docname):
@@ -174,6 +179,7 @@ def put_index(app, env):
     """Add the entries of the index: where a term, a function or a setting is spoken of."""
     trees = {name: env.get_doctree(name) for name in sorted(env.found_docs)}
     kinds = {name: "" for tree in trees.values() for name in glossary(tree)}
+    kinds |= {name: "" for name in NAMES if name.lower() not in map(str.lower, kinds)}
     kinds |= {name: " (function)" for name in FUNCTIONS} | {n: " (setting)" for n in SETTINGS}
     entries = env.get_domain("index").entries
     for docname, tree in trees.items():
@@ -182,7 +188,8 @@ def put_index(app, env):
             for name, kind in kinds.items():
                 as_word = re.compile(rf"(?<![\w]){re.escape(name)}(?![\w])",
                                      0 if kind else re.IGNORECASE)
-                if as_word.search(title) or len(as_word.findall(text)) >= FEWEST + 2 * bool(kind):
+                often = len(as_word.findall(text)) >= OFTEN.get(name, FEWEST)
+                if as_word.search(title) or often:
                     entries.setdefault(docname, []).append(
                         ("single", name + kind, section["ids"][0], "", None))
     return []

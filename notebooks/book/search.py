@@ -15,6 +15,11 @@ from notebooks.book.parts import own_text
 NAME = "search-sections.js"
 
 
+def weight(docname):
+    """Return how much a page counts: the chapter explains what all others only use."""
+    return 2 if docname.startswith("section-") else 1
+
+
 def records(env, page_uri):
     """Return a dict for every section: page, title, text, and where it is.
 
@@ -30,8 +35,9 @@ def records(env, page_uri):
             title, text = own_text(section)
             if len(section["ids"]) and (text or title):
                 top = isinstance(section.parent, nodes.document)
+                place = page_uri(docname) + ("" if top else f"#{section['ids'][0]}")
                 found.append({"id": len(found), "page": page, "title": title, "text": text,
-                              "at": page_uri(docname) + ("" if top else f"#{section['ids'][0]}")})
+                              "weight": weight(docname), "at": place})
     return found
 
 

@@ -124,8 +124,8 @@ def test_links_lead_into_the_book():
 
 def test_pictures_are_the_vector_graphics():
     links = build.Links([])
-    assert links.relinked("![a](../notebooks/figures/beta.png)", "beyond/README.md") == (
-        "![a](../notebooks/figures/beta.svg)")
+    assert links.relinked("![a\nb](../notebooks/figures/beta.png)", "beyond/README.md") == (
+        "![a b](../notebooks/figures/beta.svg)")
     assert links.copied == {"notebooks/figures/beta.svg"}
 
 
@@ -248,6 +248,13 @@ def test_figures_are_numbered_and_have_captions(pages):
         assert len(found) == page.text.count("<figcaption") == shown, number
         assert not re.search(r'src="_images/[^"]+\.png', page.text)
     assert sum(page.text.count("<figcaption") for page in sections(pages).values()) >= 12
+
+
+def test_alternative_texts_keep_their_spaces(pages):
+    text = " ".join((TOP / "chapter.md").read_text(encoding="utf-8").split())
+    for page in sections(pages).values():
+        for words in re.findall(r'<img alt="([^"]+)" src="_images', page.text):
+            assert f"![{html.unescape(words)}](" in text
 
 
 def test_formulas_that_stand_alone_have_numbers(pages):

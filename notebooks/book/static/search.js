@@ -25,7 +25,8 @@
       .map((hit) => {
         const section = sections[hit.id];
         const whole = `${section.title} ${section.text}`.toLowerCase().includes(typed);
-        return { section, score: hit.score * (whole ? 2 : 1), words: hit.terms };
+        const score = hit.score * section.weight * (whole ? 2 : 1);
+        return { section, score, words: hit.terms };
       })
       .sort((a, b) => b.score - a.score);
   }
