@@ -25,6 +25,7 @@ NAMES = ("CISPO", "DAPO", "Dr. GRPO", "DeepSeekMath", "GSPO", "PPO", "REINFORCE"
          "k2", "dual clip", "importance sampling")
 FEWEST = 2  # times that a section names a term before it is listed for it, or once in its title
 OFTEN = {"G": 8, "lr": 3}  # names that stand in nearly every section
+MOST = 6  # places that the index names for a term
 
 
 def prefix_of(docname):
@@ -176,22 +177,26 @@ def inline(node):
 
 
 def put_index(app, env):
-    """Add the entries of the index: where a term, a function or a setting is spoken of."""
+    """Add the entries of the index: where a term, a function or a setting is spoken of most."""
     trees = {name: env.get_doctree(name) for name in sorted(env.found_docs)}
     kinds = {name: "" for tree in trees.values() for name in glossary(tree)}
     kinds |= {name: "" for name in NAMES if name.lower() not in map(str.lower, kinds)}
     kinds |= {name: " (function)" for name in FUNCTIONS} | {n: " (setting)" for n in SETTINGS}
+    texts = [(docname, section["ids"][0], *own_text(section)) for docname, tree in trees.items()
+             for section in tree.findall(nodes.section)]
     entries = env.get_domain("index").entries
-    for docname, tree in trees.items():
-        for section in tree.findall(nodes.section):
-            title, text = own_text(section)
-            for name, kind in kinds.items():
-                as_word = re.compile(rf"(?<![\w]){re.escape(name)}(?![\w])",
-                                     0 if kind else re.IGNORECASE)
-                often = len(as_word.findall(text)) >= OFTEN.get(name, FEWEST)
-                if as_word.search(title) or often:
-                    entries.setdefault(docname, []).append(
-                        ("single", name + kind, section["ids"][0], "", None))
+    for name, kind in kinds.items():
+        as_word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", 0 if kind else re.IGNORECASE)
+        hits = []
+        for docname, target, title, text in texts:
+            count = len(as_word.findall(text))
+            explained = title.lower().endswith("glossary") and count
+            if explained or as_word.search(title) or count >= OFTEN.get(name, FEWEST):
+                weight = 2 if prefix_of(docname) else 1
+                hits.append((bool(explained), bool(as_word.search(title)), weight * count,
+                             docname, target))
+        for *_, docname, target in sorted(hits, reverse=True)[:MOST]:
+            entries.setdefault(docname, []).append(("single", name + kind, target, "", None))
     return []
 
 
