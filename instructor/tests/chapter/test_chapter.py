@@ -15,13 +15,13 @@ from unittest import mock
 import pytest
 
 from instructor.tests.chapter import comments, facts, other_losses, update
-from instructor.tests.chapter.comments import CHAPTER, NOTES, read
+from instructor.tests.chapter.comments import CHAPTER, NOTES, PAGES, read
 from tests.labfile import ROOT, TASKS
 
 TEXT = read(CHAPTER)
 SPEECH = comments.visible(comments.without_fences(TEXT))  # without code, comments, hints
 SECTIONS = 14
-DOCUMENTS = [CHAPTER, NOTES]
+DOCUMENTS = [CHAPTER, NOTES, *PAGES]
 FIGURE = r"!\[([^\]]*)\]\(([^)\s]+)\)"
 
 
@@ -231,7 +231,7 @@ def test_references_lead_to_sections(name):
     text = comments.visible(read(name))
     pattern = r"\bsections? (\d+)(?:(?: (?:and|to)|,) (\d+))?(?: and (\d+))?"
     numbers = re.findall(pattern, text, re.I)
-    assert len(numbers) > 3 or name == NOTES
+    assert len(numbers) > 3 or name != CHAPTER
     for n in (int(n) for found in numbers for n in found if n):
         assert 1 <= n <= SECTIONS, f"there is no section {n}"
 
@@ -250,13 +250,19 @@ def test_task_sections_are_laid_out_alike(n):
     assert places == sorted(places)
 
 
+def all_figures():
+    """Return (alternative text, path from the top) of the figures of chapter and pages."""
+    text = "\n".join(map(read, [CHAPTER, *PAGES]))
+    return [(alt, target.removeprefix("../")) for alt, target in re.findall(FIGURE, text)]
+
+
 def own_figures():
     """Return (alternative text, path); those of beyond.compare have results of their own kind."""
-    return [f for f in re.findall(FIGURE, TEXT) if "/compare_" not in f[1]]
+    return [f for f in all_figures() if "/compare_" not in f[1]]
 
 
 def test_figures_have_a_file_an_alternative_text_and_results():
-    for text, target in re.findall(FIGURE, TEXT):
+    for text, target in all_figures():
         assert len(text.split()) >= 5 and (ROOT / target).stat().st_size > 0
     assert len(own_figures()) >= 8
     for text, target in own_figures():
@@ -266,7 +272,7 @@ def test_figures_have_a_file_an_alternative_text_and_results():
 
 def test_runs_behind_the_numbers_have_five_seeds():
     """The chapter says so; python -m notebooks.experiments measures those that are missing."""
-    names = set(re.findall(r'\brun\("(\w+)"', TEXT + read(NOTES)))
+    names = set(re.findall(r'\brun\("(\w+)"', "".join(map(read, DOCUMENTS))))
     for _, target in own_figures():
         names |= set(facts.results(Path(target).stem).get("sources", {}))
     assert names

@@ -1,4 +1,4 @@
-"""Put new measured numbers into chapter.md and solutions/notes.md.
+"""Put new measured numbers into chapter.md, its pages and solutions/notes.md.
 
     python -m instructor.tests.chapter.update           after make experiments and make figures
     python -m instructor.tests.chapter.update --check   write nothing, print what would change
@@ -13,7 +13,7 @@ import re
 import sys
 
 from instructor.tests.chapter import comments, facts
-from instructor.tests.chapter.comments import CHAPTER, NOTES, Check, Scope, numbers
+from instructor.tests.chapter.comments import CHAPTER, NOTES, PAGES, Check, Scope, numbers
 from tests.labfile import ROOT
 
 MEASURED = re.compile(r"\b(fig|run|curve|tail|bench)\(")
@@ -85,14 +85,14 @@ def renewed(text: str, names: dict) -> tuple[str, list[str]]:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Renew both documents; return 1 if --check found something to change."""
+    """Renew all documents; return 1 if --check found something to change."""
     parser = argparse.ArgumentParser(prog="python -m instructor.tests.chapter.update",
                                      description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing")
     check = parser.parse_args(args).check
     names, found = facts.names(), 0
-    for name in (CHAPTER, NOTES):
+    for name in (CHAPTER, NOTES, *PAGES):
         text, said = renewed(comments.read(name), names)
         found += len(said)
         print("\n".join(f"{name} {line}" for line in said) or f"{name}: nothing to change")
