@@ -67,10 +67,22 @@ def run(name: str, key: str) -> float:
 
 
 def run_at(name: str, key: str, it: int) -> float:
-    """An experiment's evaluation after an iteration, mean of the seeds."""
+    """An experiment after an iteration: its evaluation, or the mean of the ten iterations up to it.
+
+    Mean of the seeds.
+    """
     path = FIGURES / "runs" / f"{name}.json"
     histories = [r["history"] for r in json.loads(path.read_text(encoding="utf-8"))["runs"]]
-    return formulas.mean([h[key][h["eval_iter"].index(it)] for h in histories])
+    if key.startswith("acc_"):
+        return formulas.mean([h[key][h["eval_iter"].index(it)] for h in histories])
+    return formulas.mean([formulas.mean(h[key][it - 10 : it]) for h in histories])
+
+
+def trial_seeds() -> int:
+    """The smallest number of seeds that a trial was measured with."""
+    from notebooks import trials
+
+    return min(len(record["runs"]) for record in trials.stored().values())
 
 
 def bug(letter: str, key: str) -> float:
@@ -200,8 +212,8 @@ def surrogate_loss(tokens) -> float:
 def names() -> dict:
     """All that an expression may use."""
     public = {k: v for k, v in vars(formulas).items() if not k.startswith("_")}
-    own = (cfg, recipe, parameters, heldout, fig, run, run_at, bug, trial, curve, tail, bench,
-           compared, compared_iters, refill_batches, refill_at_equal_samples, band,
+    own = (cfg, recipe, parameters, heldout, fig, run, run_at, bug, trial, trial_seeds, curve,
+           tail, bench, compared, compared_iters, refill_batches, refill_at_equal_samples, band,
            hand, clip_share, surrogate_loss)
     return {
         "__builtins__": {"min": min, "max": max, "sum": sum, "abs": abs, "round": round,
