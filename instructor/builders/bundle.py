@@ -33,7 +33,8 @@ CHECKPOINT = "tinylm_sft.pt"
 # Makes a web site with packages of instructor/requirements.txt.
 NEVER = ("notebooks/book/*",)
 # These run the solutions, and some of them are full of its lines.
-NOT_GRADED = ("solutions/*", "notebooks/detective.py", "notebooks/figures/*.py")
+NOT_GRADED = ("solutions/*", "notebooks/detective.py", "notebooks/story.py",
+              "notebooks/trials.py", "notebooks/figures/*.py")
 # Targets of the Makefile that need what is not there: developers' packages; the solutions.
 NO_TARGETS = ("lint", "book", "test-all", "smollm")
 NO_TARGETS_GRADED = (*NO_TARGETS, "figures", "experiments")

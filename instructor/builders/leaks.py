@@ -21,6 +21,7 @@ GIVEN = ("lab15_grpo.py", "lab15_run.py", "tinylm.py")
 # Files that show some of these lines on purpose, and why. With --graded nothing is.
 MEANT = {
     "notebooks/experiments.py": "wrong lines that the chapter's experiments train with",
+    "notebooks/trials.py": "wrong lines whose effect the chapter tells",
     "notebooks/detective.py": "the game: which of six wrong lines made which curve",
 }
 # Anybody writes these: they build what tinylm.sample returns.

@@ -425,11 +425,11 @@ def test_ctrl_c_ends_well_and_the_same_command_goes_on(tmp_path):
     assert lines[-1]["done"].keys() == {"pass@1", "pass@4", "pass@8", "seconds"}
 
 
-def test_the_tables_in_the_chapter_are_those_of_the_kept_results(capsys, monkeypatch):
+def test_the_tables_of_the_page_are_those_of_the_kept_results(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["compare", "--kept", "--markdown"])
-    chapter = (compare.TOP / "chapter.md").read_text(encoding="utf-8")
+    page = (compare.TOP / "beyond" / "comparison.md").read_text(encoding="utf-8")
     assert compare.main() == 0
     tables = capsys.readouterr().out.strip().split("\n\n")
     assert len(tables) == 4
     for table in tables:
-        assert table in chapter, "chapter.md: paste the output of --kept --markdown again"
+        assert table in page, "comparison.md: paste the output of --kept --markdown again"
