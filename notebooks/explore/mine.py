@@ -55,7 +55,7 @@ def numbers(value, right, what):
         Unusable: it is no number or tensor, or of another shape.
     """
     shape = shape_of(right)
-    if isinstance(value, torch.Tensor):
+    if torch.is_tensor(value):
         if tuple(value.shape) != shape:
             raise Unusable(f"{what} is a tensor of shape {tuple(value.shape)}, not {shape}")
         return [*value.detach().double().tolist()] if shape else float(value.detach())
@@ -114,7 +114,7 @@ def check(what, value, right, batch=None, where=("response", "token")):
     """
     entry = {"what": what, "batch": batch, "right": written(right)}
     try:
-        plain = isinstance(value, (list, str)) and not isinstance(value, torch.Tensor)
+        plain = isinstance(value, (list, str))
         yours = value if plain else numbers(value, right, what)
     except Unusable as error:
         return entry | {"yours": None, "equal": False, "first": None, "says": f"{error}."}
@@ -246,11 +246,17 @@ def check_loss(lab, page, call):
             return loss, stats, torch.zeros_like(x["logp"]) if grad is None else grad
 
         loss, stats, grad = call(done)
-        stats = stats if isinstance(stats, dict) else {}
+        reported = as_dict(stats)
         found.append(check("gradient", grad, right["gradient"], name))
         found.append(check("loss", loss, right["loss"], name))
-        found += [check(key, stats.get(key), right["stats"][key], name) for key in right["stats"]]
+        found += [check(key, reported.get(key), value, name)
+                  for key, value in right["stats"].items()]
     return found
+
+
+def as_dict(stats):
+    """Return the statistics that a function returned, {} where they are no dict."""
+    return stats if isinstance(stats, dict) else {}
 
 
 def right_loss(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
@@ -268,7 +274,7 @@ def check_step(lab, page, call):
     ref.requires_grad_(False)
     groups = group_of(asked)
     cfg = SimpleNamespace(**asked["config"])
-    opt = torch.optim.SGD(policy.parameters(), lr=cfg.lr)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=cfg.lr)
     given = copy.deepcopy(groups)
 
     def advantages(rewards, G, scale_std=True, eps=1e-4):
@@ -278,15 +284,15 @@ def check_step(lab, page, call):
         prompts = asked["prompts"]
         with stand_in(lab, sample_group=lambda *args: given, group_advantages=advantages,
                       grpo_loss=right_loss):
-            return lab.grpo_step(policy, ref, opt, list(prompts), answers_of(prompts), cfg)
+            return lab.grpo_step(policy, ref, optimizer, list(prompts), answers_of(prompts), cfg)
 
     stats = call(done)
     with torch.no_grad():
         after = tinylm.sequence_logprobs(policy, groups["out"])
-    stats = stats if isinstance(stats, dict) else {}
-    right = asked["right"]
+    reported, right = as_dict(stats), asked["right"]
     return [check("logp after the step", after, right["logp"], "step"),
-            *(check(key, stats.get(key), value, "step") for key, value in right["stats"].items())]
+            *(check(key, reported.get(key), value, "step")
+              for key, value in right["stats"].items())]
 
 
 def answers_of(prompts):
