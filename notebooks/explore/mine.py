@@ -218,15 +218,32 @@ def tensors(given):
     return {name: torch.tensor(given[name]) for name in names}
 
 
+def slopes(value, logp):
+    """Return the gradient of a result's sum to logp; 0 where none flows."""
+    if torch.is_tensor(value) and value.requires_grad and logp.requires_grad:
+        found = torch.autograd.grad(value.sum(), logp, allow_unused=True)[0]
+        if found is not None:
+            return found
+    return torch.zeros_like(logp)
+
+
 def check_k3(lab, page, call):
-    """Task 3."""
+    """Task 3: the value, and the slope along logp."""
     found = []
     for name, given in page["batches"]["loss"].items():
         x = tensors(given)
-        result = call(lambda x=x: lab.k3_kl(x["logp"], x["ref_logp"]))
-        if isinstance(result, torch.Tensor) and result.shape == x["mask"].shape:
-            result = torch.where(x["mask"] > 0, result, 0.0)
-        found.append(check("k3", result, given["right"]["k3"], name))
+        x["logp"].requires_grad_()
+
+        def done(x=x):
+            value = lab.k3_kl(x["logp"], x["ref_logp"])
+            return value, slopes(value, x["logp"])
+
+        value, slope = call(done)
+        if torch.is_tensor(value) and value.shape == x["mask"].shape:
+            value = torch.where(x["mask"] > 0, value, 0.0)
+        found.append(check("k3", value, given["right"]["k3"], name))
+        right = oracle.k3_gradient(given["logp"], given["ref_logp"])
+        found.append(check("slope of k3", slope, right, name))
     return found
 
 
@@ -240,10 +257,7 @@ def check_loss(lab, page, call):
         def done(x=x, right=right):
             with stand_in(lab, k3_kl=lambda a, b: torch.expm1(b - a) - (b - a)):
                 loss, stats = lab.grpo_loss(*x.values(), right["clip_eps"], right["beta"])
-            grad = torch.zeros_like(x["logp"])
-            if isinstance(loss, torch.Tensor) and loss.requires_grad and loss.numel() == 1:
-                grad = torch.autograd.grad(loss.sum(), x["logp"], allow_unused=True)[0]
-            return loss, stats, torch.zeros_like(x["logp"]) if grad is None else grad
+            return loss, stats, slopes(loss, x["logp"])
 
         loss, stats, grad = call(done)
         reported = as_dict(stats)
