@@ -122,7 +122,7 @@ def check(what, value, right, batch=None, where=("response", "token")):
     entry |= {"yours": written(yours), "equal": place is None, "first": None}
     if place is None:
         return entry | {"says": f"{what}: equal."}
-    named = ", ".join(f"{word} {i + 1}" for word, i in zip(where, place))
+    named = ", ".join(f"{word} {i}" for word, i in zip(where, place))
     a, b = written(at(yours, place)), written(at(right, place))
     entry["first"] = {"at": list(place), "yours": a, "right": b}
     return entry | {"says": f"{what}{' of ' + named if named else ''}: yours {a}, right {b}."}

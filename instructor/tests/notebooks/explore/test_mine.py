@@ -13,15 +13,15 @@ from tests.labfile import DEFAULT_LAB, ROOT, TASKS
 SOLUTION = ROOT / "solutions" / "lab15_grpo.py"
 # Ten wrong files, and the start of the line that the page shows for the task.
 WRONG = {
-    "task1_s01_tiled": "prompt at T = 1 of row 2: yours 5+4=, right 37+48=.",
+    "task1_s01_tiled": "prompt at T = 1 of row 1: yours 5+4=, right 37+48=.",
     "task1_s02_answers_tiled": "reward at T = 1 of row",
-    "task2_a01_sample_std": "advantage (8 rewards, G = 8, with the std) of response 1",
-    "task2_a08_always": "advantage (8 rewards, G = 8, without the std) of response 1",
-    "task3_k01_sign": "k3 of response 1, token 1",
-    "task3_k08_detached": "slope of k3 of response 1, token 1: yours 0",
-    "task4_l01_ref": "gradient of response 1, token",
-    "task4_l02_no_exp": "gradient of response 1, token",
-    "task5_g04_no_clip": "logp after the step of response 1, token 1",
+    "task2_a01_sample_std": "advantage (8 rewards, G = 8, with the std) of response 0",
+    "task2_a08_always": "advantage (8 rewards, G = 8, without the std) of response 0",
+    "task3_k01_sign": "k3 of response 0, token 0",
+    "task3_k08_detached": "slope of k3 of response 0, token 0: yours 0",
+    "task4_l01_ref": "gradient of response 0, token",
+    "task4_l02_no_exp": "gradient of response 0, token",
+    "task5_g04_no_clip": "logp after the step of response 0, token 0",
     "task5_g01_old_recomputed": "logp after the step of response",
 }
 
