@@ -1,0 +1,5 @@
+"""The page where GRPO happens before your eyes; see __main__.py.
+
+To be read in this order: js (the model and the method in JavaScript), weights, batches, curves,
+mine (a student's functions on the page's batches), build; record makes the data that is kept.
+"""
