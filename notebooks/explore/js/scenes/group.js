@@ -73,12 +73,26 @@ export function tokens(ids) {
     html`<span class=${tokenText(id) === "END" ? "token end" : "token"}>${tokenText(id)}</span>`)}</span>`;
 }
 
+function chance(p) {
+  if (Number.isNaN(p)) return "p not computed";
+  return `p = ${p >= 0.001 ? num(p, 3) : "under 0.001"}`;
+}
+
 function responseCard(row, i) {
   return html`<li class=${row.reward ? "response right" : "response wrong"}>
     <span class="row-number">${i}</span>${tokens(row.ids)}
     <span class="verdict"><span aria-hidden="true">${row.reward ? "\u2713" : "\u2717"}</span>
       ${row.reward ? "right" : "wrong"}, reward ${row.reward}</span>
-    <span class="chance">p = ${row.p >= 0.001 ? num(row.p, 3) : "under 0.001"}</span></li>`;
+    <span class="chance">${chance(row.p)}</span></li>`;
+}
+
+// With its probability at the temperature it was sampled at; a text that is no number from 0 to
+// 99 has one at temperature 1 only, and otherwise none.
+function atTemperature(row, exact) {
+  if (/^(0|[1-9]\d?)$/.test(row.text) && tokenText(row.ids.at(-1)) === "END") {
+    return { ...row, p: exact.numbers[Number(row.text)] };
+  }
+  return state.temperature === 1 ? row : { ...row, p: NaN };
 }
 
 // How often each text came, most often first.
@@ -99,10 +113,10 @@ function tallyTable(rows) {
       <th scope="col">reward</th></tr></thead>
     <tbody>${shown.map((t) => html`<tr class=${t.reward ? "right" : ""}>
       <th scope="row">${t.text || "(nothing)"}</th><td>${t.times}</td>
-      <td>${num(t.p * rows.length, 1)}</td><td>${t.reward}${t.reward ? " \u2713" : ""}</td></tr>`)}
+      <td>${Number.isNaN(t.p) ? "" : num(t.p * rows.length, 1)}</td><td>${t.reward}${t.reward ? " \u2713" : ""}</td></tr>`)}
       ${rest.length ? html`<tr><th scope="row">${plural(rest.length, "other answer")}</th>
         <td>${rest.reduce((sum, t) => sum + t.times, 0)}</td>
-        <td>${num(rest.reduce((sum, t) => sum + t.p, 0) * rows.length, 1)}</td>
+        <td>${num(rest.reduce((sum, t) => sum + (t.p || 0), 0) * rows.length, 1)}</td>
         <td>0</td></tr>` : nothing}</tbody></table>`;
 }
 
@@ -110,8 +124,9 @@ function tallyTable(rows) {
 
 function view(redraw) {
   const step = stepOf(state, 0), right = sumOf(state.sum);
-  const { rows } = drawn(step, state.sum, state.n, state.temperature, state.seed);
   const exact = answersAt(step, state.sum, state.temperature);
+  const rows = drawn(step, state.sum, state.n, state.temperature, state.seed).rows
+    .map((row) => atTemperature(row, exact));
   const hits = rows.filter((r) => r.reward).length, p = exact.numbers[right];
   const [asked, open] = guess({
     id: "group", redraw,
