@@ -5,7 +5,7 @@ import { copyModel, answers, makeOut, score } from "./tinylm.js";
 import { groupAdvantages, groupParts, grpoLoss } from "./grpo.js";
 import { makeAdam } from "./adam.js";
 import { CONFIG, sampleGroup, update, startRun, nextStep } from "./step.js";
-import { loadCheckpoints, pageData } from "./weights.js";
+import { loadCheckpoints, pageData } from "./data.js";
 
 export const checkpoints = [];
 export const data = {};
@@ -72,7 +72,7 @@ export function rewardsOf(state, group) {
 // A group after some gradient steps on it: what the loss of the next step is made of.
 export function studied(state, preferredStep) {
   const step = stepOf(state, preferredStep);
-  const { sum, G, seed, inner, eps, beta } = state;
+  const { sumNow: sum, G, seed, inner, eps, beta } = state;
   const group = drawn(step, sum, G, 1, seed);
   const rewards = rewardsOf(state, group);
   const key = `studied ${step} ${sum} ${G} ${seed} ${inner} ${eps} ${beta} ${rewards.join("")} ${state.std}`;

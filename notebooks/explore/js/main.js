@@ -3,7 +3,7 @@
 import { load, steps } from "./lab.js";
 import { address, begin, change, notices, state } from "./state.js";
 import { measureRoom } from "./draw/axes.js";
-import { announce, checkbox, forgetGuesses } from "./draw/parts.js";
+import { announce, button, checkbox, forgetGuesses } from "./draw/parts.js";
 import { group } from "./scenes/group.js";
 import { advantages } from "./scenes/advantages.js";
 import { ratio } from "./scenes/ratio.js";
@@ -13,7 +13,7 @@ import { losses } from "./scenes/losses.js";
 import { training } from "./scenes/training.js";
 import { yours } from "./scenes/yours.js";
 
-const { html, render, nothing } = globalThis.lit;
+const { html, nothing, render } = globalThis.lit;
 const SCENES = [group, advantages, ratio, loss, step, losses, training, yours];
 
 function go(number) {
@@ -36,8 +36,7 @@ function settings() {
                    onChange: (on) => change({ type: on ? "large" : "normal" }) })}
       ${checkbox({ id: "no-guesses", label: "Show without asking for a guess", checked: state.guesses === 0,
                    onChange: (on) => change({ guesses: on ? 0 : 1 }) })}
-      <div class="control"><button type="button" class="plain"
-        @click=${() => { forgetGuesses(); draw(false); }}>Forget my guesses</button></div>
+      ${button("Forget my guesses", () => { forgetGuesses(); draw(false); }, { id: "forget" })}
     </div>
     <p>Next scene: <kbd>Shift</kbd> <kbd>\u2192</kbd> or <kbd>Page Down</kbd> at a presenter's clicker
       (with large type). Back: <kbd>Shift</kbd> <kbd>\u2190</kbd> or <kbd>Page Up</kbd>. Among tokens and choices:
@@ -59,10 +58,9 @@ function view() {
         ${scene.view(() => draw(false))}
       </section>
       <div class="turn">
-        <button type="button" class="plain" id="back" ?disabled=${state.scene === 1}
-          @click=${() => go(state.scene - 1)}>\u2190 Back</button>
-        <button type="button" class="plain" id="next" ?disabled=${state.scene === SCENES.length}
-          @click=${() => go(state.scene + 1)}>Next${state.scene < SCENES.length ? `: ${SCENES[state.scene].short}` : ""} \u2192</button>
+        ${button("\u2190 Back", () => go(state.scene - 1), { id: "back", disabled: state.scene === 1 })}
+        ${button(state.scene < SCENES.length ? `Next: ${SCENES[state.scene].short} \u2192` : "This is the last scene",
+                 () => go(state.scene + 1), { id: "next", kind: "plain", disabled: state.scene === SCENES.length })}
       </div>
     </main>
     <footer><p>One file, no network: the model, its samples and its gradients are computed in this page,
@@ -93,6 +91,7 @@ const rest = {}; // the element that all is drawn into
 function paint() {
   document.documentElement.classList.toggle("large", state.type === "large");
   if (document.getElementById("main")) measureRoom(document.getElementById("main"));
+  state.sumNow = state.sum ?? SCENES[state.scene - 1].sum ?? "37+48";
   render(view(), rest.page);
   document.title = `${state.scene}. ${SCENES[state.scene - 1].short} \u2013 GRPO before your eyes`;
 }
@@ -122,7 +121,7 @@ async function start() {
   paint();
   paint(); // now that the room is known
   document.addEventListener("keydown", onKey);
-  new ResizeObserver(() => draw(false)).observe(document.getElementById("main"));
+  addEventListener("resize", () => draw(false));
 }
 
 start();

@@ -45,9 +45,9 @@ const PER_TASK = "a name of the list in that scene";
 // key: [value by default, how to read it]. null: the scene chooses.
 const KEYS = {
   scene: [1, whole(1, 8)],
-  sum: ["37+48", sum],
+  sum: [null, sum],
   step: [null, whole(0, 100000)],
-  seed: [3, whole(0, 999999)],
+  seed: [10, whole(0, 999999)],
   n: [8, whole(1, 64)],
   temperature: [1, decimal(0.2, 2)],
   G: [8, whole(2, 16)],
@@ -70,6 +70,7 @@ const KEYS = {
 };
 
 export const state = Object.fromEntries(Object.entries(KEYS).map(([key, [value]]) => [key, value]));
+state.sumNow = "37+48"; // the sum of the address, or else the scene's own
 
 // What the address asked for and did not get, one line each.
 export const notices = [];
@@ -119,8 +120,12 @@ export function address() {
 
 function write(remember) {
   written = address();
-  if (remember) history.pushState(null, "", written);
-  else history.replaceState(null, "", written);
+  try {
+    if (remember) history.pushState(null, "", written);
+    else history.replaceState(null, "", written);
+  } catch { // some browsers keep the address of a page from disk, or allow few changes a second
+    written = location.hash;
+  }
 }
 
 // Change some values. A change of scene can be undone with the browser's back button.

@@ -1,5 +1,6 @@
 // The pieces that scenes are written with: paragraphs of help, sliders, guesses, figures.
 
+import { data } from "../lab.js";
 import { change, state } from "../state.js";
 
 const { html, nothing } = globalThis.lit;
@@ -53,9 +54,10 @@ export function checkbox({ id, label, checked, onChange }) {
       @change=${(e) => onChange(e.target.checked)}>${label}</label></div>`;
 }
 
-export function button(words, onClick, options = {}) {
-  return html`<button type="button" class=${options.kind ?? "plain"} id=${options.id ?? nothing}
-    ?disabled=${options.disabled ?? false} @click=${onClick}>${words}</button>`;
+// A button that has nothing to do stays where it is, and keeps the focus.
+export function button(words, onClick, { kind = "plain", id = nothing, disabled = false } = {}) {
+  return html`<button type="button" class=${kind} id=${id} aria-disabled=${disabled ? "true" : nothing}
+    @click=${() => disabled || onClick()}>${words}</button>`;
 }
 
 export function choice({ id, label, value, options, onChange }) {
@@ -137,8 +139,17 @@ export function guess({ id, question, options, reply, redraw }) {
 
 // ============================================================== ends of scenes
 
+export const MARKS = {
+  equal: "\u2713 equal", differs: "\u2260 differs", raises: "\u2717 stopped with an error",
+  unwritten: "\u2013 not written yet", missing: "\u2717 missing", timeout: "\u2717 took too long",
+  broken: "\u2717 could not be loaded",
+};
+
 export function nowWrite(task, what) {
+  const own = data.mine?.tasks[task];
   return html`<aside class="task" aria-label="Task ${task}">
+    ${own ? html`<p>Your <code>${own.name}</code>: <strong>${MARKS[own.state]}</strong>. <a href="#scene=8"
+      @click=${(e) => { e.preventDefault(); change({ scene: 8 }); }}>Its numbers are in scene 8.</a></p>` : nothing}
     <p><strong>Now write Task ${task}</strong>, ${what}, in <code>lab15_grpo.py</code>. Then:</p>
     <p><code class="command">python -m pytest -q -k task${task}</code></p></aside>`;
 }

@@ -77,7 +77,7 @@ function story(rewards, adv, part) {
 
 function view(redraw) {
   const step = stepOf(state, 0), G = state.G;
-  const group = drawn(step, state.sum, G, 1, state.seed), rewards = rewardsOf(state, group);
+  const group = drawn(step, state.sumNow, G, 1, state.seed), rewards = rewardsOf(state, group);
   const part = groupParts(rewards, G, state.std === 1)[0], adv = Array.from(part.adv);
   const right = rewards.filter((r) => r === 1).length;
   const [asked, open] = guess({
@@ -94,7 +94,7 @@ function view(redraw) {
       group's standard deviation (std). If it is positive, every token of the response is made likelier; if negative, less likely.</p>
     ${asked}
     ${open ? html`
-      <p>These are ${G} responses to ${state.sum}=. Turn rewards on and off, and watch the others' advantages move, too.</p>
+      <p>These are ${G} responses to ${state.sumNow}=. Turn rewards on and off, and watch the others' advantages move, too.</p>
       ${rewardButtons(group.rows, rewards)}
       ${figure({ title: "Advantage of each response", says: story(rewards, adv, part),
                  chart: bars(rewards, adv, `${plural(G, "bar")}, one for each response's advantage`) })}

@@ -26,7 +26,7 @@ export function sumControl() {
     change(typed.problem ? {} : { sum: asked, rewards: null, updates: 0, token: "0.0", rho: null });
   };
   return html`<div class="control"><label for="sum">Sum</label>
-    <input type="text" id="sum" list="sums" size="7" inputmode="text" autocomplete="off" .value=${state.sum}
+    <input type="text" id="sum" list="sums" size="7" inputmode="text" autocomplete="off" .value=${state.sumNow}
       aria-describedby="sum-problem" aria-invalid=${typed.problem ? "true" : nothing}
       @change=${(e) => ask(e.target.value)}>
     <datalist id="sums">${SUMS.map((s) => html`<option value=${s}></option>`)}</datalist>
@@ -123,30 +123,30 @@ function tallyTable(rows) {
 // ============================================================== the scene
 
 function view(redraw) {
-  const step = stepOf(state, 0), right = sumOf(state.sum);
-  const exact = answersAt(step, state.sum, state.temperature);
-  const rows = drawn(step, state.sum, state.n, state.temperature, state.seed).rows
+  const step = stepOf(state, 0), right = sumOf(state.sumNow);
+  const exact = answersAt(step, state.sumNow, state.temperature);
+  const rows = drawn(step, state.sumNow, state.n, state.temperature, state.seed).rows
     .map((row) => atTemperature(row, exact));
   const hits = rows.filter((r) => r.reward).length, p = exact.numbers[right];
   const [asked, open] = guess({
     id: "group", redraw,
-    question: `You ask TinyLM ${state.sum}= eight times. How many of the eight answers will be right?`,
+    question: `You ask TinyLM ${state.sumNow}= eight times. How many of the eight answers will be right?`,
     options: Array.from({ length: 9 }, (_, i) => [i, String(i)]),
     reply: (said) => {
-      const first = drawn(step, state.sum, 8, state.temperature, state.seed).rows;
+      const first = drawn(step, state.sumNow, 8, state.temperature, state.seed).rows;
       const came = first.filter((r) => r.reward).length;
       const expected = `Each answer is right with probability ${num(p, 2)}, so about ${num(8 * p, 1)} of 8 is what to expect.`;
       if (said === null) return `It was ${came} of 8. ${expected}`;
       return said === came ? `And ${came} it was. ${expected}` : `This time it was ${came}. ${expected}`;
     },
   });
-  const counts = once(`counts ${step} ${state.sum} ${state.n} ${state.temperature} ${state.seed}`, () => {
+  const counts = once(`counts ${step} ${state.sumNow} ${state.n} ${state.temperature} ${state.seed}`, () => {
     const found = new Array(100).fill(0);
     for (const row of rows) if (/^(0|[1-9]\d?)$/.test(row.text)) found[Number(row.text)] += 1;
     return found;
   });
   const top = likeliest(exact.numbers, 4).filter(([i]) => i !== right).slice(0, 3);
-  const says = `After ${plural(step, "iteration")} the policy answers ${state.sum} with ${right}, the right sum, with probability ${percent(p)}. ` +
+  const says = `After ${plural(step, "iteration")} the policy answers ${state.sumNow} with ${right}, the right sum, with probability ${percent(p)}. ` +
     `Next come ${listed(top.map(([i, q]) => `${i} (${percent(q)})`))}. Of ${state.n} samples, ${hits} ${hits === 1 ? "was" : "were"} right.`;
   return html`
     <p class="lead">TinyLM is a small language model that has learned to add. Its teacher grew careless towards
@@ -167,10 +167,10 @@ function view(redraw) {
       <p class="aside">${state.n <= 16 ? html`Each response ends with the token END. Its probability p is the product of the probabilities of its
         tokens.` : nothing} The <dfn>reward</dfn> is 1 if the text is exactly the sum, and 0 if not: the judge compares two
         strings, and shows the model nothing.</p>
-      ${figure({ title: `How probable is each answer to ${state.sum}=?`, says,
+      ${figure({ title: `How probable is each answer to ${state.sumNow}=?`, says,
         chart: html`${legend(["good", "the right sum"], ["other", "wrong numbers"],
                              ["drawn", `share of the ${state.n} samples`])}
-          ${answerBars({ label: `Bars for the answers 0 to 99 to ${state.sum}`, numbers: exact.numbers, right, counts, n: state.n })}` })}
+          ${answerBars({ label: `Bars for the answers 0 to 99 to ${state.sumNow}`, numbers: exact.numbers, right, counts, n: state.n })}` })}
       <div class="controls">
         ${momentControl(0)}
         ${slider({ id: "temperature", label: "Temperature", value: state.temperature, min: 0.2, max: 2, step: 0.1,

@@ -6,7 +6,7 @@ import { tokenText } from "../tinylm.js";
 import { announce, button, guess, nowWrite, slider } from "../draw/parts.js";
 import { FROM } from "./ratio.js";
 import { momentControl, sumControl } from "./group.js";
-import { num, signed } from "../format.js";
+import { num, plural, signed } from "../format.js";
 
 const { html, nothing } = globalThis.lit;
 
@@ -38,6 +38,13 @@ function table(found, line) {
     ${line >= 2 ? html`<th scope="col">mean of the response</th><th scope="col">weight of a token</th>
       <th scope="col">in the token mean</th>` : nothing}</tr></thead>
     <tbody>${found.rows.map((_, i) => row(found, i, line))}</tbody></table></div>`;
+}
+
+function lengths(found) {
+  const all = [...new Set(found.rows.map((r) => r.ids.length))].sort();
+  return all.length === 1
+    ? `All responses to ${state.sumNow}= have ${plural(all[0], "token")} here, so both means will agree. Answers to a sum below 10 have different lengths: try 4+3.`
+    : `These responses to ${state.sumNow}= have ${all.join(" or ")} tokens, so the two means will differ.`;
 }
 
 const LINES = [
@@ -84,6 +91,7 @@ function view(redraw) {
         ${button("Next line", () => change({ line: Math.min(4, line + 1) }), { id: "next-line", kind: "main", disabled: line === 4 })}
         ${button("All lines", () => change({ line: 4 }), { id: "all-lines", disabled: line === 4 })}
         ${button("From the top", () => change({ line: 0 }), { id: "first-line", disabled: line === 0 })}</div></div>
+      <p class="aside">${lengths(found)}</p>
       ${table(found, line)}
       ${result(found, line)}
       ${line === 4 ? html`<p>This is what <code>grpo_loss</code> returns for this group, with its statistics: kl = ${num(stats.kl, 4)},
@@ -99,4 +107,4 @@ function view(redraw) {
       ${nowWrite(4, html`<code>grpo_loss</code>, from the ratio to this number`)}` : nothing}`;
 }
 
-export const loss = { short: "The loss", title: "From tokens to one number: the loss", view };
+export const loss = { short: "The loss", title: "From tokens to one number: the loss", sum: "4+3", view };

@@ -78,7 +78,7 @@ function longAnswer() {
     ${slider({ id: "length", label: "Length of the wrong answer", value: state.length, min: 1, max: LONGEST, onInput: (v) => change({ length: v }) })}
     ${figure({ title: "Push down on each token, against the length",
       says: `With ${state.length} ${state.length === 1 ? "token" : "tokens"}: ${listed(names.map((n) => `${n} ${num(now[n], 4)}`))} for each token. ` +
-        "Under GRPO a wrong answer gets off more lightly the longer it is, so wrong answers may grow. That is what Dr. GRPO objects to, and what the token mean weakens.",
+        "Under GRPO a wrong answer gets off more lightly the longer it is, so wrong answers may grow. That is what Dr. GRPO objects to, and what the token mean weakens. Look at the shapes: a constant factor is only a matter of the learning rate.",
       chart: lineChart({ label: "Push on each token of a wrong answer by its length, for three means", high: 0.13, marker: state.length, xTitle: "tokens",
         text: (v) => num(v, 2), xMax: LONGEST, curves: names.map((name, k) => ({ name, x, y: x.map((n) => weights(n)[name]), color: colors[k], dash: DASHES[k] })) }) })}`;
 }
@@ -88,7 +88,7 @@ function longAnswer() {
 const live = { key: null, found: [] };
 
 function key() {
-  return `${state.step} ${state.sum} ${state.seed} ${state.rewards}`;
+  return `${state.step} ${state.sumNow} ${state.seed} ${state.rewards}`;
 }
 
 // One update of a copy of the model with each loss, on the same group.
@@ -100,7 +100,7 @@ function updates(found, redraw) {
     if (!name || live.key !== key()) return;
     const policy = copyModel(modelAt(found.step)), ref = modelAt(steps()[0]);
     const { inner } = update(policy, ref, makeAdam(policy.flat.length, { lr: CONFIG.lr }), found.group, CONFIG, name);
-    live.found.push({ name, p: answers(policy, state.sum + "=").numbers[sumOf(state.sum)], norm: inner[0].gradNorm });
+    live.found.push({ name, p: answers(policy, state.sumNow + "=").numbers[sumOf(state.sumNow)], norm: inner[0].gradNorm });
     redraw();
     setTimeout(next, 0); // let the page draw between two losses
   };
@@ -108,12 +108,12 @@ function updates(found, redraw) {
 }
 
 function liveTable(found, redraw) {
-  const before = once(`before ${found.step} ${state.sum}`, () => answers(modelAt(found.step), state.sum + "=").numbers[sumOf(state.sum)]);
+  const before = once(`before ${found.step} ${state.sumNow}`, () => answers(modelAt(found.step), state.sumNow + "=").numbers[sumOf(state.sumNow)]);
   const here = live.key === key() ? live.found : [];
   return html`<h3>One update of each, from the same start</h3>
     <p>All seven learn from the same eight samples, with two gradient steps of Adam.
       ${button("Update seven models", () => updates(found, redraw), { id: "update-all", kind: "main" })}</p>
-    ${here.length ? html`<table class="tally" aria-live="off"><caption>Probability of ${sumOf(state.sum)} before: ${num(before, 4)}</caption>
+    ${here.length ? html`<table class="tally" aria-live="off"><caption>Probability of ${sumOf(state.sumNow)} before: ${num(before, 4)}</caption>
       <thead><tr><th scope="col">loss</th><th scope="col">after</th><th scope="col">change</th><th scope="col">gradient norm, first step</th></tr></thead>
       <tbody>${here.map((one) => html`<tr><th scope="row">${LOSSES[one.name].label}</th><td>${num(one.p, 4)}</td>
         <td>${signed(one.p - before, 4)}</td><td>${num(one.norm, 3)}</td></tr>`)}</tbody></table>
@@ -147,6 +147,8 @@ function view(redraw) {
       <p>Response ${i} has advantage ${signed(found.adv[i])} (without the std ${signed(found.parts.centred[i])}). Push: minus the slope of the loss along the
         token\u2019s log-probability; positive makes it likelier. \u25a0 marks a bound that acts.</p>
       ${sideBySide(found, all, i)}
+      <p class="aside">The objectives of REINFORCE and CISPO are A times logp, so only their pushes can be compared with the others\u2019.
+        Where GRPO\u2019s clip binds, a small push may be left: that is the leash.</p>
       <div class="controls">
         ${slider({ id: "inner", label: "Gradient steps on this group so far", value: state.inner, min: 0, max: 8, onInput: (v) => change({ inner: v, rho: null }) })}
         ${sumControl()}${momentControl(FROM, false)}

@@ -21,7 +21,7 @@ const MOST = 60; // updates, after which the page asks to start again
 
 // The sums that are watched: the one asked for, and three that are not trained on.
 function watched() {
-  return [state.sum, ...OTHERS.filter((s) => s !== state.sum).slice(0, 3)];
+  return [state.sumNow, ...OTHERS.filter((s) => s !== state.sumNow).slice(0, 3)];
 }
 
 // A run from a checkpoint on one sum, and what it has shown so far; it grows as far as asked.
@@ -73,8 +73,8 @@ function lastUpdate(update, number) {
 // ============================================================== the scene
 
 function view(redraw) {
-  const step = stepOf(state, 0), right = sumOf(state.sum);
-  const found = upTo(runOf(step, state.sum, state.seed, state.rate), state.updates);
+  const step = stepOf(state, 0), right = sumOf(state.sumNow);
+  const found = upTo(runOf(step, state.sumNow, state.seed, state.rate), state.updates);
   const n = state.updates, start = found.shown[0], now = found.shown[n];
   const p = (k) => found.shown[k][0][right];
   const [asked, open] = guess({
@@ -85,8 +85,8 @@ function view(redraw) {
       const gain = upTo(found, 1).shown[1][0][right] - found.shown[0][0][right];
       const truth = gain < -0.01 ? "less" : gain <= 0.01 ? "same" : gain <= 0.1 ? "bit" : "lot";
       const silent = found.updates[0].stats.frac_zero_signal === 1;
-      return `${said === truth ? "So it is" : "Take the step and see"}: it goes from ${num(found.shown[0][0][right], 3)} to ${num(found.shown[1][0][right], 3)} (${signed(gain, 3)}). ` +
-        (silent ? "This group has no signal." : "Small steps are what GRPO is made of: it takes hundreds.");
+      return `${said === truth ? "Yes: it" : "It"} goes from ${num(found.shown[0][0][right], 3)} to ${num(found.shown[1][0][right], 3)} (${signed(gain, 3)}). ` +
+        (silent ? "This group has no signal." : "One sum alone takes a few updates. A run asks 16 at a time, 300 times.");
     },
   });
   const lost = Array.from(start[0], (q, i) => [i, now[0][i] - q]).filter(([i]) => i !== right).sort((a, b) => a[1] - b[1]).slice(0, 3);
@@ -108,16 +108,16 @@ function view(redraw) {
         ${button("Back to the start", () => change({ updates: 0 }), { id: "restart", disabled: n === 0 })}
         </div>
         <p class="count" role="status">${plural(n, "update")}${n >= MOST ? ", the most this page takes; start again, perhaps with another sum" : ""}</p></div>
-      ${figure({ title: `All answers to ${state.sum}=, before and after`, says,
+      ${figure({ title: `All answers to ${state.sumNow}=, before and after`, says,
         chart: html`${legend(["good", "the right sum, now"], ["other", "wrong numbers, now"], ["before", "before the first update"])}
-          ${answerBars({ label: `Bars for the answers 0 to 99 to ${state.sum}, before and after`, numbers: now[0], before: start[0], right })}` })}
+          ${answerBars({ label: `Bars for the answers 0 to 99 to ${state.sumNow}, before and after`, numbers: now[0], before: start[0], right })}` })}
       ${n > 0 ? lastUpdate(found.updates[n - 1], n) : nothing}
       <h3>And sums it was not asked?</h3>
-      <p>Only ${state.sum}= is being trained, but all sums share the same weights.</p>
+      <p>Only ${state.sumNow}= is being trained, but all sums share the same weights.</p>
       ${figure({ title: "Three other sums, before and after", says: `${others}.`, quiet: true,
         chart: html`<div class="minis">${found.sums.slice(1).map((s, k) => mini(s, start[k + 1], now[k + 1]))}</div>` })}
       ${n > 0 ? figure({ title: "Probability of the right sum, update by update", quiet: true,
-        says: `The line of ${state.sum} is the one being trained.`,
+        says: `The line of ${state.sumNow} is the one being trained.`,
         chart: lineChart({ label: `Probability of the right sum after 0 to ${n} updates, for four sums`, high: 1, text: (v) => percent(v), xTitle: "updates",
           curves: found.sums.map((s, k) => ({ name: s, color: COLORS[k], dash: DASHES[k], x: found.shown.slice(0, n + 1).map((_, i) => i),
                                               y: found.shown.slice(0, n + 1).map((one) => one[k][sumOf(s)]) })) }) }) : nothing}

@@ -2,6 +2,7 @@
 
 import { change, state } from "../state.js";
 import { answersAt, data, stepOf, steps } from "../lab.js";
+import { isCulprit } from "../data.js";
 import { room, roundUp } from "../draw/axes.js";
 import { answerBars, likeliest } from "../draw/answers.js";
 import { lineChart, valueAt, DASHES } from "../draw/lines.js";
@@ -38,12 +39,13 @@ export function curveOf(history, key) {
   return { x, y };
 }
 
-function panel(keys, marker, more = null) {
+function panel(keys, marker) {
   const { history } = data.training;
   const curves = keys.flatMap((key) => {
     const [name, color, text] = CURVES[key], one = curveOf(history, key);
     const found = [{ name, color, text, ...one }];
-    if (more?.[key]) found.push({ name: `${name}, ${more.name}`, color, text, dash: DASHES[1], ...curveOf(more, key) });
+    const own = data.run?.curves[key];
+    if (own) found.push({ name: `${name}, yours`, color, text, dash: DASHES[1], x: own.x, y: own.mean });
     return found;
   });
   const high = CURVES[keys[0]][3] ?? roundUp(Math.max(...curves.flatMap((c) => c.y)));
@@ -55,49 +57,47 @@ function panel(keys, marker, more = null) {
                        text: (v) => (high > 0.5 ? num(v, 1) : num(v, 2)), names: curves.length > 1 }) });
 }
 
-function given() {
-  if (!data.run) return null;
-  const { history } = data.run;
-  return { name: "yours", ...history };
-}
-
 function oneRun() {
-  const step = stepOf(state, 0), right = sumOf(state.sum), { numbers } = answersAt(step, state.sum);
+  const step = stepOf(state, 0), right = sumOf(state.sumNow), { numbers } = answersAt(step, state.sumNow);
   const wrong = 1 - numbers[right], [second] = likeliest(numbers, 2).filter(([i]) => i !== right);
-  const more = given();
   return html`
     <div class="controls">${momentControl(0)}${sumControl()}</div>
-    ${figure({ title: `All answers to ${state.sum}=, after ${step} iterations`,
+    ${figure({ title: `All answers to ${state.sumNow}=, after ${step} iterations`,
       says: `After ${step} iterations, ${right} has probability ${percent(numbers[right])}; all else shares ${percent(wrong)}. The likeliest wrong answer is ${second[0]} with ${percent(second[1])}.`,
       chart: html`${legend(["good", "the right sum"], ["other", "wrong numbers"])}
         ${answerBars({ label: `Bars for the answers 0 to 99 after ${step} iterations`, numbers, right, top: 1 })}` })}
     ${data.run ? html`<p>Solid: the run of this page. Dashed: yours, from <code>${data.run.folder}</code>.</p>` : nothing}
     <div class="panels">
-      ${panel(["acc_sampled", "acc_greedy"], step, more)}${panel(["kl"], step, more)}
-      ${panel(["entropy"], step, more)}${panel(["frac_zero_signal"], step, more)}</div>`;
+      ${panel(["acc_sampled", "acc_greedy"], step)}${panel(["kl"], step)}
+      ${panel(["entropy"], step)}${panel(["frac_zero_signal"], step)}</div>`;
 }
 
 // ============================================================== experiments
 
 const SETTINGS = { G: "group size G", beta: "beta, the leash", clip: "clip", inner: "gradient steps on each group",
-                   lr: "learning rate" };
+                   lr: "learning rate", std: "division by the std", temperature: "temperature of the samples",
+                   ratio: "what the ratio divides by", reward: "the reward" };
+const NAMES = { G: "G = ", beta: "beta = ", lr: "lr = ", temperature: "T = " };
 const LESSONS = {
   G: "Small groups are often without signal, large ones leave fewer different sums in a batch of the same size.",
   beta: "A short leash keeps the policy near the SFT model and costs accuracy. Here the reward says all that matters, so no leash at all does well, too.",
   clip: "Without the clip, eight steps on each group drive the policy much further: look at the KL.",
   inner: "More steps on each group learn faster at first. By the eighth, the samples are stale.",
   lr: "Too large a step, and the policy leaves what SFT taught it.",
+  ratio: "Divided by the SFT model\u2019s probability, a good token loses its gradient for good once it is a fifth likelier than it was before training.",
+  reward: "A reward that can be cheated is cheated: compare the reward with the accuracy.",
 };
 
-function experiments() {
-  const present = [...new Set(data.runs.map((r) => r.setting))];
+function experiments(step) {
+  const present = Object.keys(SETTINGS).filter((s) => data.runs.filter((r) => s in r.shows).length > 1);
   const setting = present.includes(state.setting) ? state.setting : present[0];
-  const runs = data.runs.filter((r) => r.setting === setting);
+  const runs = data.runs.filter((r) => setting in r.shows);
+  if (runs.every((r) => typeof r.shows[setting] === "number")) runs.sort((a, b) => a.shows[setting] - b.shows[setting]);
   const keys = Object.keys(CURVES).filter((k) => runs.some((r) => r.curves[k]));
   const key = keys.includes(state.curve) ? state.curve : keys[0];
   const drawn = runs.filter((r) => r.curves[key]).map((r, k) => {
     const c = r.curves[key], color = SERIES[k % SERIES.length];
-    return { name: r.label, x: c.x ?? r.x ?? data.training.history.eval_iter, y: c.mean, low: c.low, high: c.high, color, text: "var(--text)", dash: DASHES[k % DASHES.length] };
+    return { name: `${NAMES[setting] ?? ""}${r.shows[setting]}`, x: c.x, y: c.mean, low: c.low, high: c.high, color, text: "var(--text)", dash: DASHES[k % DASHES.length] };
   });
   const top = CURVES[key][3] ?? roundUp(Math.max(...drawn.flatMap((c) => c.high ?? c.y)));
   const low = Math.min(0, ...drawn.flatMap((c) => c.low ?? c.y));
@@ -110,7 +110,7 @@ function experiments() {
                  onChange: (v) => change({ curve: v }) })}</div>
     ${figure({ title: `${CURVES[key][0]} by ${SETTINGS[setting] ?? setting}`, quiet: true,
       says: `At the end: ${listed(drawn.map((c) => `${c.name}: ${num(c.y.at(-1), 2)}`))}. ${LESSONS[setting] ?? ""}`,
-      chart: lineChart({ label: `${CURVES[key][0]} over the iterations for ${listed(drawn.map((c) => c.name))}`, curves: drawn, low: low < 0 ? low * 1.05 : 0, high: top,
+      chart: lineChart({ label: `${CURVES[key][0]} over the iterations for ${listed(drawn.map((c) => c.name))}`, curves: drawn, low: low < 0 ? low * 1.05 : 0, high: top, marker: step,
                          text: (v) => num(v, top > 0.5 ? 1 : 2), height: 240, xTitle: "iterations" }) })}`;
 }
 const SERIES = ["var(--good)", "var(--bad)", "var(--entropy)", "var(--kl)", "var(--clip)", "var(--silent)"];
@@ -123,28 +123,25 @@ const CLUES = ["acc_sampled", "acc_greedy", "reward", "loss", "kl", "entropy", "
 function clue(run, key) {
   const c = run.curves[key];
   if (!c) return nothing;
-  const mean = c.mean ?? c, high = CURVES[key][3] ?? (Math.max(...mean) > 0 ? roundUp(Math.max(...mean)) : 0.1);
+  const { mean } = c, high = CURVES[key][3] ?? (Math.max(...mean) > 0 ? roundUp(Math.max(...mean)) : 0.1);
   const low = Math.min(0, ...mean);
   const width = room.width > 760 ? Math.floor((room.width - 72) / 4) : room.width > 480 ? Math.floor((room.width - 24) / 2) : room.width;
   return html`<div class="mini"><p class="picture-title">${CURVES[key][0]}</p>
     ${lineChart({ label: `${CURVES[key][0]} of run ${run.number}: from ${num(mean[0], 3)} to ${num(mean.at(-1), 3)}`,
-      curves: [{ name: CURVES[key][0], x: c.x ?? run.x ?? data.training.history.eval_iter, y: mean, low: c.low, high: c.high, color: CURVES[key][1] }],
+      curves: [{ name: CURVES[key][0], x: c.x, y: mean, low: c.low, high: c.high, color: CURVES[key][1] }],
       low, high: Math.max(high, low + 1e-6), text: (v) => (Math.abs(high - low) > 100 ? String(Math.round(v)) : num(v, high - low > 0.5 ? 1 : 3)), width, height: 110, names: false })}
     <p class="ends">${num(mean[0], 3)} \u2192 ${num(mean.at(-1), 3)}</p></div>`;
 }
 
 function investigate(redraw) {
-  const { runs, bugs, hints, check } = data.detective;
+  if (!data.detective) return nothing; // a bundle may come without it
+  const { runs, bugs, hints } = data.detective;
   const run = runs.find((r) => r.number === detective.run) ?? runs[0];
-  const accuse = async (letter) => {
+  const accuse = (letter) => {
     detective.letters[run.number] = letter;
-    try {
-      detective.verdicts[run.number] = (await check(run.number, letter))
-        ? `Run ${run.number} and line ${letter}: that is it.`
-        : `Run ${run.number} and line ${letter}: no. Look at ${hints[run.number]}`;
-    } catch {
-      detective.verdicts[run.number] = `This browser cannot check it in a page from disk; python -m notebooks.detective can.`;
-    }
+    detective.verdicts[run.number] = isCulprit(run.number, letter)
+      ? `Run ${run.number} and line ${letter}: that is it.`
+      : `Run ${run.number} and line ${letter}: no. Look at ${hints[run.number]}`;
     redraw();
   };
   const solved = runs.filter((r) => detective.verdicts[r.number]?.endsWith("that is it.")).length;
@@ -155,7 +152,7 @@ function investigate(redraw) {
                onChange: (v) => { detective.run = v; redraw(); } })}
     <div class="clues">${CLUES.map((key) => clue(run, key))}</div>
     <p>Which line did run ${run.number} have?</p>
-    <ul class="bugs">${Object.entries(bugs).map(([letter, [old, wrong]]) => html`<li>
+    <ul class="bugs">${Object.entries(bugs).map(([letter, { right: old, wrong }]) => html`<li>
       ${button(letter, () => accuse(letter), { id: `bug-${letter}`, kind: detective.letters[run.number] === letter ? "plain on" : "plain" })}
       <code><span class="unseen">the right line: </span><del>${old}</del><br><span class="unseen">the wrong line: </span><ins>${wrong}</ins></code></li>`)}</ul>
     <p class="verdict-line" role="status">${detective.verdicts[run.number] ?? ""} ${solved ? `${solved} of ${runs.length} solved.` : ""}</p>`;
@@ -178,7 +175,7 @@ function view(redraw) {
     ${open ? html`${oneRun()}
       <p class="aside"><dfn>Entropy</dfn> says how undecided the policy is at a token; it falls as the policy becomes sure. Groups without signal grow
         towards the end: where all eight answers are right, there is nothing left to compare.</p>
-      ${experiments()}${investigate(redraw)}
+      ${experiments(stepOf(state, 0))}${investigate(redraw)}
       <aside class="task" aria-label="Train"><p><strong>Now train with your own five functions:</strong></p>
         <p><code class="command">python lab15_grpo.py --out runs/seed0</code></p>
         <p>and see your run here: <code class="command">python -m notebooks.explore --run runs/seed0</code></p></aside>` : nothing}`;

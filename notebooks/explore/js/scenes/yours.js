@@ -1,39 +1,47 @@
 // Scene 8: what the reader's own functions returned, beside the right numbers.
 
 import { data } from "../lab.js";
+import { MARKS } from "../draw/parts.js";
 import { num } from "../format.js";
 
 const { html, nothing } = globalThis.lit;
-const TASKS = { 1: ["sample_group", 1], 2: ["group_advantages", 2], 3: ["k3_kl", 3], 4: ["grpo_loss", 4], 5: ["grpo_step", 5] };
-const MARKS = { equal: "\u2713 equal", differs: "\u2260 differs", raises: "\u2717 stopped with an error", unwritten: "\u2013 not written yet",
-                timeout: "\u2717 took too long", broken: "\u2717 could not be used" };
+const SCENES = { 1: 1, 2: 2, 3: 3, 4: 4, 5: 5 }; // where a task is shown
 
 function value(x) {
-  if (Array.isArray(x)) return `[${x.map(value).join(", ")}]`;
+  if (x === null || x === undefined) return "nothing";
   return typeof x === "number" && !Number.isInteger(x) ? num(x, 5) : String(x);
 }
 
-function comparison(task) {
-  if (!task.first) return nothing;
-  const { mine, right, where, ...place } = task.first;
-  const at = where ?? Object.entries(place).map(([name, v]) => `${name} ${value(v)}`).join(", ");
-  return html`<table class="tally"><caption>First place that differs: ${at}</caption>
-    <thead><tr><th scope="col">yours</th><th scope="col">right</th></tr></thead>
-    <tbody><tr><td><strong>${value(mine)}</strong></td><td>${value(right)}</td></tr></tbody></table>`;
+// The row of a comparison in which the first difference lies: yours above, the right one below.
+function firstRow(check) {
+  const { at, yours, right } = check.first;
+  if (at.length < 2) return html`<p class="pair">yours <strong>${value(yours)}</strong>, right <strong>${value(right)}</strong></p>`;
+  const [i, t] = at;
+  const cells = (row) => row.map((x, k) => html`<td class=${k === t ? "odd" : ""}>${k === t ? html`<strong>${value(x)}</strong>` : value(x)}</td>`);
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${`Response ${i + 1} of ${check.what}`}><table class="tally">
+    <caption>${check.what}, response ${i + 1}: token ${t + 1} is the first that differs</caption>
+    <thead><tr><th></th>${check.right[i].map((_, k) => html`<th scope="col">token ${k + 1}${k === t ? " \u25c0" : ""}</th>`)}</tr></thead>
+    <tbody><tr><th scope="row">yours</th>${cells(check.yours[i])}</tr>
+      <tr><th scope="row">right</th>${cells(check.right[i])}</tr></tbody></table></div>`;
+}
+
+function checksView(checks) {
+  if (!checks?.length) return nothing;
+  return html`<ul class="checks">${checks.map((check) => html`<li class=${check.equal ? "equal" : "differs"}>
+    <span class="mark">${check.equal ? "\u2713" : "\u2260"}</span> ${check.says}</li>`)}</ul>
+    ${checks.filter((c) => c.first).slice(0, 1).map(firstRow)}`;
 }
 
 function taskView(number) {
   const task = data.mine.tasks[number];
-  const [name, scene] = TASKS[number];
   if (!task) return nothing;
-  return html`<section class="mine ${task.state}" aria-labelledby="mine-${number}"><h3 id="mine-${number}">Task ${number}: <code>${name}</code>
+  return html`<section class="mine ${task.state}" aria-labelledby="mine-${number}"><h3 id="mine-${number}">Task ${number}: <code>${task.name}</code>
       <span class="mark">${MARKS[task.state] ?? task.state}</span></h3>
-    ${task.message ?? task.text ? html`<p>${task.message ?? task.text}</p>` : nothing}
-    ${task.line ? html`<pre tabindex="0" aria-label="The line that stopped">${task.line}</pre>` : nothing}
-    ${comparison(task)}
-    ${task.state === "equal" || task.state === "unwritten" ? nothing
-      : html`<p>Ask its tests: <code class="command">${task.test ?? `python -m pytest -q -k task${number}`}</code></p>`}
-    ${task.state === "unwritten" ? html`<p>Left out here. Scene ${scene} shows what it is to compute.</p>` : nothing}</section>`;
+    <p>${task.text}</p>
+    ${checksView(task.checks)}
+    ${task.state === "equal" ? nothing : task.state === "unwritten"
+      ? html`<p>Left out here. <a href=${`#scene=${SCENES[number]}`}>Scene ${SCENES[number]}</a> shows what it is to compute.</p>`
+      : html`<p>Ask its tests: <code class="command">${task.test}</code></p>`}</section>`;
 }
 
 function view() {
