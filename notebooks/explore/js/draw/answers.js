@@ -41,3 +41,27 @@ export function answerBars({ label, numbers, right, counts = null, n = 0, before
     ${named ? svg`<text class="name" x=${at} y=${summit - 6} text-anchor="middle">${words}</text>` : ""}
   </svg>`;
 }
+
+// The same over a whole run: a row for every moment, a column for every answer, the darker the
+// more probable. Args: moments, a list of [step, numbers]; here, the step that is marked.
+export function massMap({ label, moments, right, here, width = room.width }) {
+  const left = 3.4 * room.font, edge = width - 4, tall = Math.max(9, Math.round(0.8 * room.font));
+  const top = 4, bottom = top + tall * moments.length;
+  const x = scale(0, 100, left, edge), wide = x(1) - x(0);
+  const height = bottom + 2.2 * room.font;
+  const every = Math.ceil((1.1 * room.font) / tall);
+  return html`<svg class="chart" role="img" aria-label=${label} width=${width} height=${height}
+      viewBox="0 0 ${width} ${height}">
+    ${xAxis((v) => x(v + 0.5), width < 420 ? [0, 25, 50, 75, 99] : [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99],
+            { bottom, text: String })}
+    ${moments.map(([step, numbers], k) => {
+      const y = top + k * tall, named = step === here || k % every === 0;
+      return svg`${Array.from(numbers, (p, i) => (p < 0.002 ? "" : svg`<rect
+          class=${i === right ? "mass right" : "mass"} x=${x(i)} width=${wide} y=${y} height=${tall - 1}
+          opacity=${Math.min(1, 0.06 + Math.sqrt(p)).toFixed(2)} />`))}
+        ${named ? svg`<text class=${step === here ? "name" : "tick"} x=${left - 6} y=${y + tall / 2}
+          dy="0.34em" text-anchor="end">${step}</text>` : ""}
+        ${step === here ? svg`<rect class="before" x=${left} y=${y - 0.5} width=${edge - left} height=${tall} />` : ""}`;
+    })}
+  </svg>`;
+}

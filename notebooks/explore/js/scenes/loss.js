@@ -43,7 +43,7 @@ function table(found, line) {
 function lengths(found) {
   const all = [...new Set(found.rows.map((r) => r.ids.length))].sort();
   return all.length === 1
-    ? `All responses to ${state.sumNow}= have ${plural(all[0], "token")} here, so both means will agree. Answers to a sum below 10 have different lengths: try 4+3.`
+    ? `All responses to ${state.sumNow}= have ${plural(all[0], "token")} here, so both means will agree. Answers to small sums have different lengths: try 5+5.`
     : `These responses to ${state.sumNow}= have ${all.join(" or ")} tokens, so the two means will differ.`;
 }
 
@@ -107,4 +107,4 @@ function view(redraw) {
       ${nowWrite(4, html`<code>grpo_loss</code>, from the ratio to this number`)}` : nothing}`;
 }
 
-export const loss = { short: "The loss", title: "From tokens to one number: the loss", sum: "4+3", view };
+export const loss = { short: "The loss", title: "From tokens to one number: the loss", sum: "5+5", view };

@@ -11,7 +11,7 @@ import { momentControl, sumControl } from "./group.js";
 import { num, percent, plural, signed, small } from "../format.js";
 
 const { html, nothing } = globalThis.lit;
-export const FROM = 30; // the checkpoint that samples unless another is chosen: it has left the SFT model
+export const FROM = 20; // the checkpoint that samples unless another is chosen: it has left the SFT model
 
 // ============================================================== the tokens
 

@@ -4,7 +4,7 @@ import { change, state } from "../state.js";
 import { answersAt, data, stepOf, steps } from "../lab.js";
 import { isCulprit } from "../data.js";
 import { room, roundUp } from "../draw/axes.js";
-import { answerBars, likeliest } from "../draw/answers.js";
+import { answerBars, likeliest, massMap } from "../draw/answers.js";
 import { lineChart, valueAt, DASHES } from "../draw/lines.js";
 import { button, choice, figure, guess, legend, radios } from "../draw/parts.js";
 import { momentControl, sumControl, sumOf } from "./group.js";
@@ -66,6 +66,10 @@ function oneRun() {
       says: `After ${step} iterations, ${right} has probability ${percent(numbers[right])}; all else shares ${percent(wrong)}. The likeliest wrong answer is ${second[0]} with ${percent(second[1])}.`,
       chart: html`${legend(["good", "the right sum"], ["other", "wrong numbers"])}
         ${answerBars({ label: `Bars for the answers 0 to 99 after ${step} iterations`, numbers, right, top: 1 })}` })}
+    ${figure({ title: "The same over the whole run", quiet: true,
+      says: `Each row is a moment of the run (its iteration stands at the left), each column an answer from 0 to 99; the stronger the colour, the more probable. What was spread over many wrong numbers gathers in one column, that of ${right}.`,
+      chart: massMap({ label: `Probability of the answers 0 to 99 at ${steps().length} moments of the run`, right, here: step,
+                       moments: steps().map((s) => [s, answersAt(s, state.sumNow).numbers]) }) })}
     ${data.run ? html`<p>Solid: the run of this page. Dashed: yours, from <code>${data.run.folder}</code>.</p>` : nothing}
     <div class="panels">
       ${panel(["acc_sampled", "acc_greedy"], step)}${panel(["kl"], step)}
