@@ -164,8 +164,8 @@ function view(redraw) {
       ${state.n <= 16
         ? html`<ol class="responses" aria-label="The ${state.n} responses">${rows.map(responseCard)}</ol>`
         : tallyTable(rows)}
-      <p class="aside">${state.n <= 16 ? html`Each response ends with the token END. Its probability p is the product of the probabilities of its
-        tokens.` : nothing} The <dfn>reward</dfn> is 1 if the text is exactly the sum, and 0 if not: the judge compares two
+      <p class="aside">A <dfn>token</dfn> is one character here; the token END closes a response. The model draws one token after the other, so the probability p
+        of a response is the product of those of its tokens. The <dfn>reward</dfn> is 1 if the text is exactly the sum, and 0 if not: the judge compares two
         strings, and shows the model nothing.</p>
       ${figure({ title: `How probable is each answer to ${state.sumNow}=?`, says,
         chart: html`${legend(["good", "the right sum"], ["other", "wrong numbers"],
@@ -175,7 +175,7 @@ function view(redraw) {
         ${momentControl(0)}
         ${slider({ id: "temperature", label: "Temperature", value: state.temperature, min: 0.2, max: 2, step: 0.1,
                    shown: num(state.temperature, 1), onInput: (v) => change({ temperature: v }) })}</div>
-      <p class="aside">Temperature divides the logits before sampling: below 1 the likeliest answer wins more
+      <p class="aside">Temperature divides the model\u2019s raw scores (logits) before sampling: below 1 the likeliest answer wins more
         often, above 1 the others come up more. GRPO trains at temperature 1.</p>
       <p>Responses to the same prompt, sampled together, are a <dfn>group</dfn>. GRPO never asks how good a response
         is in itself. It only compares it with its group.</p>

@@ -6,7 +6,7 @@ import { tokenText } from "../tinylm.js";
 import { tokenParts } from "../grpo.js";
 import { room } from "../draw/axes.js";
 import { clipChart, k3Chart } from "../draw/curves.js";
-import { button, figure, guess, legend, moveByArrows, nowWrite, slider } from "../draw/parts.js";
+import { button, figure, guess, legend, moveByArrows, nowWrite, radios, slider } from "../draw/parts.js";
 import { momentControl, sumControl } from "./group.js";
 import { num, percent, plural, signed, small } from "../format.js";
 
@@ -26,20 +26,30 @@ function words(tokens, at) {
   return `${sign}, ratio ${num(tokens.rho[at], 2)}${tokens.binds[at] ? ", the clip binds" : ""}`;
 }
 
-export function tokenGrid(found, [i, t]) {
-  const { rows, batch, loss, rewards } = found;
+// What can stand below the tokens: its name, the value, how it is written, what the colour follows.
+const SHOWN = {
+  rho: { name: "ratio", value: (x, at) => x.rho[at], text: (v) => num(v, 2), by: "A" },
+  k3: { name: "k3", value: (x, at) => x.k3[at], text: (v) => num(v, 3), by: "A" },
+  obj: { name: "objective", value: (x, at) => x.obj[at], text: (v) => signed(v, 2), by: "value" },
+  push: { name: "push", value: (x, at) => -x.dLogp[at], text: (v) => signed(v, 3), by: "value" },
+};
+
+function tokenGrid(found, [i, t]) {
+  const { rows, batch, loss, rewards } = found, shown = SHOWN[state.show];
+  const colour = (at, k) => (shown.by === "A" ? batch.adv[k] : shown.value(loss.tokens, at));
+  const most = Math.max(1e-9, ...rows.flatMap((row, k) => row.ids.map((_, s) => Math.abs(colour(k * batch.T + s, k)))));
   return html`<div class="token-grid" role="radiogroup" aria-label="Tokens of the ${plural(rows.length, "response")}"
     @keydown=${moveByArrows}>${rows.map((row, k) => html`<div class="token-row">
       <span class="row-number">${k}</span>
       <span class="token-cells">${row.ids.map((id, s) => {
-        const at = k * batch.T + s, A = batch.adv[k], here = k === i && s === t;
-        const shade = Math.min(1, 0.25 + Math.abs(A) / 3);
-        return html`<button type="button" role="radio" class=${`cell ${A > 0 ? "good" : A < 0 ? "bad" : "none"}`}
-          style=${`--shade:${shade}`} aria-checked=${here} tabindex=${here ? 0 : -1}
-          aria-label=${`response ${k}, token ${tokenText(id)}: ${words(loss.tokens, at)}`}
+        const at = k * batch.T + s, here = k === i && s === t, value = colour(at, k);
+        const kind = Math.abs(value) < 1e-6 ? "none" : value > 0 ? "good" : "bad";
+        return html`<button type="button" role="radio" class=${`cell ${kind}`}
+          style=${`--shade:${(0.25 + 0.75 * Math.abs(value) / most).toFixed(2)}`} aria-checked=${here} tabindex=${here ? 0 : -1}
+          aria-label=${`response ${k}, token ${tokenText(id)}: ${shown.name} ${shown.text(shown.value(loss.tokens, at))}, ${words(loss.tokens, at)}`}
           @click=${() => change({ token: `${k}.${s}`, rho: null })}>
           <span class="char">${tokenText(id)}</span>
-          <span class="small">${num(loss.tokens.rho[at], 2)}${loss.tokens.binds[at] ? html`<span class="clip-mark" title="the clip binds"> \u25a0</span>` : nothing}</span>
+          <span class="small">${shown.text(shown.value(loss.tokens, at))}${loss.tokens.binds[at] ? html`<span class="clip-mark"> \u25a0</span>` : nothing}</span>
         </button>`;
       })}</span>
       <span class="row-says">${rewards[k] ? "right" : "wrong"}, A\u00a0=\u00a0${signed(batch.adv[k])}</span></div>`)}</div>`;
@@ -110,7 +120,7 @@ function tokenView(found, [i, t]) {
     </div>
     <h3>The leash: KL</h3>
     <p>The reward sees only the answer. A second term keeps the policy near the SFT model, the <em>reference</em>.
-      The <dfn>KL divergence</dfn> says how far one distribution is from another: 0 if they are equal, and more the more they differ.
+      The <dfn>KL divergence</dfn> (Kullback and Leibler) says how far one distribution is from another: 0 if they are equal, and more the more they differ.
       <code>k3</code> estimates it from one sampled token. It is never negative, and <code>beta</code> says what it costs.</p>
     <div class="two">
       <div>${figure({ title: "k3 against d, and where this token stands", says: leashStory(part, ref - logp, name), quiet: true,
@@ -144,7 +154,8 @@ function view(redraw) {
     <p class="lead">Sampling is the expensive part, so GRPO takes more than one gradient step on the same group. After the first
       step the policy is no longer the one that sampled.</p>
     <p>The <dfn>ratio</dfn> rho of a token is its probability now, divided by its probability when it was sampled (under <em>old</em>).
-      Before the first step it is 1 for every token. The <dfn>clip</dfn> stops rewarding a move that has gone far
+      Before the first step it is 1 for every token. A token\u2019s part of the goal is rho times A: raise the ratio of a good token, lower
+      that of a bad one. The <dfn>clip</dfn> stops rewarding a move that has gone far
       enough: a good token beyond 1 + eps, or a bad one below 1 \u2212 eps, has no gradient any more.</p>
     ${asked}
     ${open ? html`
@@ -157,9 +168,14 @@ function view(redraw) {
       <p>${parts.silent ? "All rewards of this group are equal: every advantage is 0, and only the leash has a gradient. Sample again below. " : ""}
         ${state.inner === 0 ? `No step yet: all ${n} ratios are 1, and the clip cannot bind.`
           : `After ${plural(state.inner, "step")}, the clip binds at ${clipped} of ${n} tokens (clip_frac = ${num(loss.stats.clip_frac, 3)}); the largest ratio is ${num(loss.stats.ratio_max, 2)}.`}</p>
-      ${legend(["good", "A above 0: pushed up"], ["bad", "A below 0: pushed down"], ["square", "\u25a0 the clip binds"])}
+      <div class="beside"><span>Below each token:</span>${radios({ label: "Below each token", value: state.show, kind: "boxes",
+        options: Object.entries(SHOWN).map(([key, { name }]) => [key, name]), onChange: (v) => change({ show: v }) })}</div>
+      ${SHOWN[state.show].by === "A"
+        ? legend(["good", "A above 0: to be made likelier"], ["bad", "A below 0: to be made less likely"], ["square", "\u25a0 the clip binds"])
+        : legend(["good", `${SHOWN[state.show].name} above 0`], ["bad", `${SHOWN[state.show].name} below 0`], ["square", "\u25a0 the clip binds"])}
       ${tokenGrid(found, here)}
-      <p class="aside">Below each token stands its ratio. Choose one with a click, or with the arrow keys.</p>
+      <p class="aside">${state.show === "push" ? "The push is minus the slope of the loss along the token\u2019s log-probability: above 0, one step makes the token likelier. " : ""}Choose
+        a token with a click, or with the arrow keys. The same character may stand in right and in wrong responses, and be pushed both ways: what is left is the sum.</p>
       ${tokenView(found, here)}
       <div class="controls">${sumControl()}${momentControl(FROM, false)}
         <div class="buttons">${button("Sample again", () => change({ seed: (state.seed + 1) % 1000000, rewards: null, rho: null, token: "0.0" }), { id: "again" })}</div></div>

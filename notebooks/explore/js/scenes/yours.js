@@ -1,12 +1,11 @@
-// Scene 8: what the reader's own functions returned, beside the right numbers.
+// Scene 8 (task n is shown in scene n): what the reader's own functions returned, beside the right numbers.
 
 import { data } from "../lab.js";
+import { change } from "../state.js";
 import { MARKS } from "../draw/parts.js";
-import { num } from "../format.js";
+import { num, plural } from "../format.js";
 
 const { html, nothing } = globalThis.lit;
-const SCENES = { 1: 1, 2: 2, 3: 3, 4: 4, 5: 5 }; // where a task is shown
-
 function value(x) {
   if (x === null || x === undefined) return "nothing";
   return typeof x === "number" && !Number.isInteger(x) ? num(x, 5) : String(x);
@@ -18,18 +17,22 @@ function firstRow(check) {
   if (at.length < 2) return html`<p class="pair">yours <strong>${value(yours)}</strong>, right <strong>${value(right)}</strong></p>`;
   const [i, t] = at;
   const cells = (row) => row.map((x, k) => html`<td class=${k === t ? "odd" : ""}>${k === t ? html`<strong>${value(x)}</strong>` : value(x)}</td>`);
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${`Response ${i + 1} of ${check.what}`}><table class="tally">
-    <caption>${check.what}, response ${i + 1}: token ${t + 1} is the first that differs</caption>
-    <thead><tr><th></th>${check.right[i].map((_, k) => html`<th scope="col">token ${k + 1}${k === t ? " \u25c0" : ""}</th>`)}</tr></thead>
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${`Response ${i} of ${check.what}`}><table class="tally">
+    <caption>${check.what}, response ${i}: token ${t} is the first that differs</caption>
+    <thead><tr><th></th>${check.right[i].map((_, k) => html`<th scope="col">token ${k}${k === t ? " \u25c0" : ""}</th>`)}</tr></thead>
     <tbody><tr><th scope="row">yours</th>${cells(check.yours[i])}</tr>
       <tr><th scope="row">right</th>${cells(check.right[i])}</tr></tbody></table></div>`;
 }
 
+// All comparisons of a task: those that differ in sight, those that are equal folded.
 function checksView(checks) {
-  if (!checks?.length) return nothing;
-  return html`<ul class="checks">${checks.map((check) => html`<li class=${check.equal ? "equal" : "differs"}>
-    <span class="mark">${check.equal ? "\u2713" : "\u2260"}</span> ${check.says}</li>`)}</ul>
-    ${checks.filter((c) => c.first).slice(0, 1).map(firstRow)}`;
+  const differ = checks.filter((c) => !c.equal), equal = checks.filter((c) => c.equal);
+  const line = (check, mark) => html`<li><span aria-hidden="true">${mark}</span> ${check.says}</li>`;
+  const firsts = differ.filter((c) => c.first);
+  return html`${differ.length ? html`<ul class="checks">${differ.map((c) => line(c, "\u2260"))}</ul>` : nothing}
+    ${firsts.slice(0, 1).map(firstRow)}
+    ${equal.length ? html`<details><summary>${plural(equal.length, "comparison")} equal</summary>
+      <ul class="checks">${equal.map((c) => line(c, "\u2713"))}</ul></details>` : nothing}`;
 }
 
 function taskView(number) {
@@ -37,10 +40,11 @@ function taskView(number) {
   if (!task) return nothing;
   return html`<section class="mine ${task.state}" aria-labelledby="mine-${number}"><h3 id="mine-${number}">Task ${number}: <code>${task.name}</code>
       <span class="mark">${MARKS[task.state] ?? task.state}</span></h3>
-    <p>${task.text}</p>
-    ${checksView(task.checks)}
+    ${task.checks?.some((c) => !c.equal) ? nothing : html`<p>${task.text}</p>`}
+    ${checksView(task.checks ?? [])}
     ${task.state === "equal" ? nothing : task.state === "unwritten"
-      ? html`<p>Left out here. <a href=${`#scene=${SCENES[number]}`}>Scene ${SCENES[number]}</a> shows what it is to compute.</p>`
+      ? html`<p>Left out here. <a href=${`#scene=${number}`}
+          @click=${(e) => { e.preventDefault(); change({ scene: number }); }}>Scene ${number}</a> shows what it is to compute.</p>`
       : html`<p>Ask its tests: <code class="command">${task.test}</code></p>`}</section>`;
 }
 
