@@ -1,6 +1,6 @@
 """Record what the page shows and cannot compute: the models of one run, and batches from it.
 
-    python -m notebooks.explore.record         about a minute; needs solutions/lab15_grpo.py
+    python -m notebooks.explore.record         a minute; needs solutions/lab15_grpo.py
 
 Trains once as `python -m solutions.lab15_grpo --seed 0` does and keeps sixteen models on the way
 (data/checkpoints.bin and .json); then makes the batches of the scenes with the first of them
@@ -37,9 +37,9 @@ REWARDS = (
 )
 # name: sums, temperature and seed of the samples, learning rate and steps between old and now.
 BATCHES = {
-    "one": (["37+48="], 1.0, 4, 1e-3, 3),
-    "two": (["7+2=", "58+29="], 1.3, 1, 1e-3, 3),
-    "long": (["64+17="], 3.0, 11, 1e-3, 3),
+    "one": (["37+48="], 1.0, 2, 1e-3, 3),
+    "two": (["7+2=", "58+29="], 1.3, 4, 1e-3, 3),  # answers of one and of two digits
+    "long": (["48+29="], 1.8, 4, 1e-3, 3),  # with long wrong responses
 }
 GROUP = {"prompts": ["37+48=", "5+4=", "60+12="], "G": 4, "temperature": 1.0, "seed": 15}
 HELD_OUT = 200  # sums whose log-probabilities are kept, to prove the page's numbers
