@@ -29,7 +29,7 @@ def read_page(folder=DATA):
         batches = read_json(folder / "batches.json")
         training = read_json(folder / "checkpoints.json")
         packed = (folder / "checkpoints.bin").read_bytes()
-        models = weights.unpack(packed, training["size"])
+        models = weights.unpack(packed, training["exponents"], weights.sizes())
     except (OSError, EOFError, ValueError, KeyError) as error:
         raise ValueError(f"{folder} is not complete ({error}); fetch it again, or record it: "
                          "python -m notebooks.explore.record") from None

@@ -219,13 +219,13 @@ def record_run(lab, folder, iterations=ITERATIONS):
     start = time.perf_counter()
     kept, history = train(lab, iterations)
     seconds = round(time.perf_counter() - start, 1)
-    data = weights.pack(kept)
+    data, exponents = weights.pack(kept, weights.sizes())
     three = {i: weights.model_of(kept[iterations.index(i)])
              for i in (iterations[0], OLD, iterations[-1])}
     run = lab15_run.about(COMMAND) | {
         "seed": SEED, "seconds": seconds,
         "config": vars(lab.GRPOConfig(seed=SEED, iters=iterations[-1])),
-        "iterations": list(iterations), "size": len(kept[0]),
+        "iterations": list(iterations), "exponents": exponents,
         "history": {k: [lab15_run.short(v) for v in values] for k, values in history.items()},
         "held_out": held_out(three)}
     tinylm.write_file(folder / "checkpoints.bin", lambda file: file.write(data))
@@ -240,7 +240,8 @@ def record_batches(lab, folder):
         OSError: there are no models; train first.
     """
     run = lab15_run.read_json(folder / "checkpoints.json")
-    kept = weights.unpack((folder / "checkpoints.bin").read_bytes(), run["size"])
+    data = (folder / "checkpoints.bin").read_bytes()
+    kept = weights.unpack(data, run["exponents"], weights.sizes())
     new = {i: functools.partial(weights.model_of, w) for i, w in zip(run["iterations"], kept)}
     batches = lab15_run.about(f"{COMMAND} --batches") | {
         "advantages": right_advantages(lab), "group": GROUP,

@@ -13,9 +13,10 @@ export function pageData() {
 
 // A list of { iteration, model }, from the SFT model to the end of the run; unpacked once.
 export function loadCheckpoints() {
-  parsed.models ??= unpackModels(document.getElementById("page-weights").textContent.trim())
-    .then((models) => models.map((model, i) => (
-      { iteration: pageData().training.iterations[i], model })));
+  const { iterations, exponents } = pageData().training;
+  const packed = document.getElementById("page-weights").textContent.trim();
+  parsed.models ??= unpackModels(packed, exponents)
+    .then((models) => models.map((model, i) => ({ iteration: iterations[i], model })));
   return parsed.models;
 }
 
