@@ -46,6 +46,22 @@ export function answersAt(step, sum, temperature = 1) {
               () => answers(modelAt(step), sum + "=", temperature));
 }
 
+// Compute the answers of all moments while the page has nothing else to do, so that the slider
+// over them never waits.
+function computeAhead(sum) {
+  const whenIdle = globalThis.requestIdleCallback ?? ((f) => setTimeout(f, 50));
+  const missing = steps().find((step) => !kept.has(`answers ${step} ${sum} 1`));
+  if (missing === undefined || ahead.sum !== sum) return;
+  whenIdle(() => { answersAt(missing, sum); computeAhead(sum); });
+}
+const ahead = { sum: "" };
+
+export function lookAhead(sum) {
+  if (ahead.sum === sum) return;
+  ahead.sum = sum;
+  computeAhead(sum);
+}
+
 // Responses to one sum, drawn from a stored model: the same for the same state.
 export function drawn(step, sum, G, temperature, seed) {
   return once(`group ${step} ${sum} ${G} ${temperature} ${seed}`, () => {

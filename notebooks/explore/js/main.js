@@ -1,6 +1,6 @@
 // The page: eight scenes, one at a time, and what stands around them.
 
-import { load, steps } from "./lab.js";
+import { load, lookAhead, steps } from "./lab.js";
 import { address, begin, change, notices, state } from "./state.js";
 import { measureRoom } from "./draw/axes.js";
 import { announce, button, checkbox, forgetGuesses } from "./draw/parts.js";
@@ -93,6 +93,7 @@ function paint() {
   if (document.getElementById("main")) measureRoom(document.getElementById("main"));
   state.sumNow = state.sum ?? SCENES[state.scene - 1].sum ?? "37+48";
   render(view(), rest.page);
+  lookAhead(state.sumNow);
   document.title = `${state.scene}. ${SCENES[state.scene - 1].short} \u2013 GRPO before your eyes`;
 }
 

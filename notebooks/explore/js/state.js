@@ -55,7 +55,7 @@ const KEYS = {
   std: [1, whole(0, 1)],
   inner: [2, whole(0, 8)],
   show: ["rho", oneOf("rho", "k3", "obj", "push")],
-  token: ["0.0", matching(/^\d{1,2}\.\d$/, "response and token, such as 2.0")],
+  token: ["0.1", matching(/^\d{1,2}\.\d$/, "response and token, such as 2.0")],
   rho: [null, decimal(0, 2)],
   eps: [0.2, decimal(0.05, 0.5)],
   beta: [0.04, decimal(0, 1)],

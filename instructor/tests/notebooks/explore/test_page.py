@@ -165,7 +165,7 @@ def test_losses_stand_side_by_side_and_learn(path):
         w.click("[role=radio] >> text='GSPO'")
         assert "One ratio for the whole response" in w.text()
         w.slide("length", 20)
-        assert "With 20 tokens: GRPO: per response 0.0063" in w.says()[0]  # 1 / (8 * 20)
+        assert "With 20 tokens: GRPO: per response 0.15" in w.says()[0]  # 3 / 20
         w.click("#update-all")
         w.page.wait_for_function("document.querySelectorAll('.tally tbody tr').length == 7")
 

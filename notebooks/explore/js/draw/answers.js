@@ -17,17 +17,18 @@ export function answerBars({ label, numbers, right, counts = null, n = 0, before
   const left = 3.2 * room.font, edge = width - 4, bottom = height - 2.4 * room.font;
   const x = scale(0, 100, left, edge), wide = x(1) - x(0);
   const most = Math.max(...numbers, ...(before ?? []), ...(counts ? counts.map((c) => c / n) : []));
-  const high = top ?? roundUp(most * 1.08);
-  const y = scale(0, high, bottom, 1.6 * room.font);
+  const high = top ?? roundUp(most * 1.02);
+  const y = scale(0, high, bottom, 2 * room.font);
   const bar = (p, i, kind) => {
     const tall = Math.max(0, bottom - y(p));
-    return tall < 0.2 ? "" : svg`<rect class=${kind + (i === right ? " right" : "")}
+    return tall < (kind === "before" ? 1.5 : 0.2) ? "" : svg`<rect class=${kind + (i === right ? " right" : "")}
       x=${x(i) + 0.12 * wide} width=${0.76 * wide} y=${bottom - tall} height=${tall} />`;
   };
   const words = `${right}: ${percent(numbers[right])}`;
   const long = 0.6 * room.font * words.length;
   const at = Math.max(left + long / 2, Math.min(edge - long / 2, x(right + 0.5)));
-  const summit = Math.min(y(numbers[right]), before ? y(before[right]) : Infinity);
+  const summit = Math.min(y(numbers[right]), before ? y(before[right]) : Infinity,
+                          counts ? y(counts[right] / n) - 3 : Infinity);
   return html`<svg class="chart" role="img" aria-label=${label} width=${width} height=${height}
       viewBox="0 0 ${width} ${height}">
     ${yAxis(y, ticks(0, high, 3), { left, right: edge, text: (v) => percent(v) })}

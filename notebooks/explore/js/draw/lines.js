@@ -28,8 +28,8 @@ export function lineChart({ label, curves, low = 0, high, marker = null, height 
                 ...c.x.map((v, i) => [x(v), y(c.low[i])]).reverse()])} />` : ""))}
     ${curves.map((c) => svg`<path class="line" style="stroke:${c.color}" stroke-dasharray=${c.dash ?? ""}
       d=${path(c.x.map((v, i) => [x(v), y(c.y[i])]))} />`)}
-    ${marker === null ? "" : curves.map((c) => svg`<circle class="dot" style="fill:${c.color}"
-      cx=${x(marker)} cy=${y(valueAt(c, marker))} r="4" />`)}
+    ${curves.map((c) => (marker === null || marker < c.x[0] || marker > c.x.at(-1) ? "" : svg`<circle class="dot"
+      style="fill:${c.color}" cx=${x(marker)} cy=${y(valueAt(c, marker))} r="4" />`))}
     ${names ? curves.map((c, i) => svg`<text class="name" x=${edge + 7} y=${ends[i]} dy="0.32em"
       style="fill:${c.text ?? c.color}">${c.name}</text>`) : ""}
   </svg>`;

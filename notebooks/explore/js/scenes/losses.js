@@ -61,12 +61,13 @@ function sideBySide(found, all, i) {
 // ============================================================== a long wrong answer
 
 const LONGEST = 40;
-const OTHERS = { rows: 7, tokens: 21 }; // seven other responses of three tokens
+const OTHERS = 7, SHORT = 3; // responses beside the long one, and their tokens
 
+// How hard a token of the long answer is pushed, if 1 is how hard it was with SHORT tokens.
 function weights(length) {
-  const B = OTHERS.rows + 1;
-  return { "GRPO: per response": 1 / (B * length), "DAPO: token mean": 1 / (OTHERS.tokens + length),
-           "Dr. GRPO: constant": 1 / (B * LONGEST) };
+  const all = OTHERS * SHORT;
+  return { "GRPO: per response": SHORT / length, "DAPO: token mean": (all + SHORT) / (all + length),
+           "Dr. GRPO: constant": 1 };
 }
 
 function longAnswer() {
@@ -74,13 +75,14 @@ function longAnswer() {
   const colors = ["var(--good)", "var(--bad)", "var(--entropy)"], now = weights(state.length);
   return html`<h3>A long wrong answer</h3>
     <p>Seven responses have three tokens each. The eighth is wrong, its advantage is \u22121, and it is as long as you like.
-      How hard is each of its tokens pushed down?</p>
+      How hard is each of its
+      tokens pushed down, if 1 is what it was with three tokens, too?</p>
     ${slider({ id: "length", label: "Length of the wrong answer", value: state.length, min: 1, max: LONGEST, onInput: (v) => change({ length: v }) })}
-    ${figure({ title: "Push down on each token, against the length",
-      says: `With ${state.length} ${state.length === 1 ? "token" : "tokens"}: ${listed(names.map((n) => `${n} ${num(now[n], 4)}`))} for each token. ` +
-        "Under GRPO a wrong answer gets off more lightly the longer it is, so wrong answers may grow. That is what Dr. GRPO objects to, and what the token mean weakens. Look at the shapes: a constant factor is only a matter of the learning rate.",
-      chart: lineChart({ label: "Push on each token of a wrong answer by its length, for three means", high: 0.13, marker: state.length, xTitle: "tokens",
-        text: (v) => num(v, 2), xMax: LONGEST, curves: names.map((name, k) => ({ name, x, y: x.map((n) => weights(n)[name]), color: colors[k], dash: DASHES[k] })) }) })}`;
+    ${figure({ title: "Push down on each token, against the length of the answer",
+      says: `With ${state.length} ${state.length === 1 ? "token" : "tokens"}: ${listed(names.map((n) => `${n} ${num(now[n], 2)}`))}. ` +
+        "Under GRPO a wrong answer gets off more lightly the longer it is, so wrong answers may grow. That is what Dr. GRPO objects to, and what the token mean weakens.",
+      chart: lineChart({ label: "Push on each token of a wrong answer by its length, for three means", high: 3, marker: state.length, xTitle: "tokens",
+        text: (v) => num(v, 0), xMax: LONGEST, curves: names.map((name, k) => ({ name, x, y: x.map((n) => weights(n)[name]), color: colors[k], dash: DASHES[k] })) }) })}`;
 }
 
 // ============================================================== one live update of each

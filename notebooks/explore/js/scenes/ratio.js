@@ -59,7 +59,7 @@ function tokenGrid(found, [i, t]) {
 
 function details(part, { logp, old, ref, A }, weight) {
   const rows = [
-    ["logp", "log-probability under the policy now", `${num(logp, 3)} (probability ${percent(Math.exp(logp))})`],
+    ["logp", "log-probability under the policy now", `${num(logp, 3)} (${percent(Math.exp(logp))})`],
     ["old", "under the policy that sampled it", `${num(old, 3)} (${percent(Math.exp(old))})`],
     ["ref", "under the frozen SFT model", `${num(ref, 3)} (${percent(Math.exp(ref))})`],
     ["rho", "exp(logp \u2212 old)", num(part.rho, 3)],

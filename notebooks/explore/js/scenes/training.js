@@ -101,10 +101,11 @@ function experiments(step) {
   const key = keys.includes(state.curve) ? state.curve : keys[0];
   const drawn = runs.filter((r) => r.curves[key]).map((r, k) => {
     const c = r.curves[key], color = SERIES[k % SERIES.length];
-    return { name: `${NAMES[setting] ?? ""}${r.shows[setting]}`, x: c.x, y: c.mean, low: c.low, high: c.high, color, text: "var(--text)", dash: DASHES[k % DASHES.length] };
+    return { name: `${NAMES[setting] ?? ""}${r.shows[setting]}`, x: c.x, y: c.mean, low: c.low, high: c.high, color: `var(--${color})`, text: `var(--${color}-text)`, dash: DASHES[k % DASHES.length] };
   });
   const top = CURVES[key][3] ?? roundUp(Math.max(...drawn.flatMap((c) => c.high ?? c.y)));
-  const low = Math.min(0, ...drawn.flatMap((c) => c.low ?? c.y));
+  const least = Math.min(...drawn.flatMap((c) => c.low ?? c.y));
+  const low = key.startsWith("acc") ? Math.min(0.4, least) : Math.min(0, least);
   return html`<h3>What a setting does</h3>
     <p>Stored runs of the chapter, five seeds each; the band is their range.</p>
     <div class="controls">
@@ -114,10 +115,10 @@ function experiments(step) {
                  onChange: (v) => change({ curve: v }) })}</div>
     ${figure({ title: `${CURVES[key][0]} by ${SETTINGS[setting] ?? setting}`, quiet: true,
       says: `At the end: ${listed(drawn.map((c) => `${c.name}: ${num(c.y.at(-1), 2)}`))}. ${LESSONS[setting] ?? ""}`,
-      chart: lineChart({ label: `${CURVES[key][0]} over the iterations for ${listed(drawn.map((c) => c.name))}`, curves: drawn, low: low < 0 ? low * 1.05 : 0, high: top, marker: step,
-                         text: (v) => num(v, top > 0.5 ? 1 : 2), height: 240, xTitle: "iterations" }) })}`;
+      chart: lineChart({ label: `${CURVES[key][0]} over the iterations for ${listed(drawn.map((c) => c.name))}`, curves: drawn, low, high: top, marker: step,
+                         text: (v) => num(v, top > 0.5 ? 1 : 2), height: 280, xTitle: "iterations" }) })}`;
 }
-const SERIES = ["var(--good)", "var(--bad)", "var(--entropy)", "var(--kl)", "var(--clip)", "var(--silent)"];
+const SERIES = ["good", "bad", "entropy", "kl", "clip", "silent"];
 
 // ============================================================== detective
 
@@ -127,8 +128,8 @@ const CLUES = ["acc_sampled", "acc_greedy", "reward", "loss", "kl", "entropy", "
 function clue(run, key) {
   const c = run.curves[key];
   if (!c) return nothing;
-  const { mean } = c, high = CURVES[key][3] ?? (Math.max(...mean) > 0 ? roundUp(Math.max(...mean)) : 0.1);
-  const low = Math.min(0, ...mean);
+  const { mean } = c, most = Math.max(...c.high), low = Math.min(0, ...c.low);
+  const high = CURVES[key][3] ?? (most > 0 ? roundUp(most) : -low / 20 || 0.1);
   const width = room.width > 760 ? Math.floor((room.width - 72) / 4) : room.width > 480 ? Math.floor((room.width - 24) / 2) : room.width;
   return html`<div class="mini"><p class="picture-title">${CURVES[key][0]}</p>
     ${lineChart({ label: `${CURVES[key][0]} of run ${run.number}: from ${num(mean[0], 3)} to ${num(mean.at(-1), 3)}`,
