@@ -55,7 +55,7 @@ def numbers(value, right, what):
         Unusable: it is no number or tensor, or of another shape.
     """
     shape = shape_of(right)
-    if isinstance(value, torch.Tensor):
+    if torch.is_tensor(value):
         if tuple(value.shape) != shape:
             raise Unusable(f"{what} is a tensor of shape {tuple(value.shape)}, not {shape}")
         return [*value.detach().double().tolist()] if shape else float(value.detach())
@@ -114,7 +114,7 @@ def check(what, value, right, batch=None, where=("response", "token")):
     """
     entry = {"what": what, "batch": batch, "right": written(right)}
     try:
-        plain = isinstance(value, (list, str)) and not isinstance(value, torch.Tensor)
+        plain = isinstance(value, (list, str))
         yours = value if plain else numbers(value, right, what)
     except Unusable as error:
         return entry | {"yours": None, "equal": False, "first": None, "says": f"{error}."}
@@ -122,7 +122,7 @@ def check(what, value, right, batch=None, where=("response", "token")):
     entry |= {"yours": written(yours), "equal": place is None, "first": None}
     if place is None:
         return entry | {"says": f"{what}: equal."}
-    named = ", ".join(f"{word} {i + 1}" for word, i in zip(where, place))
+    named = ", ".join(f"{word} {i}" for word, i in zip(where, place))
     a, b = written(at(yours, place)), written(at(right, place))
     entry["first"] = {"at": list(place), "yours": a, "right": b}
     return entry | {"says": f"{what}{' of ' + named if named else ''}: yours {a}, right {b}."}
@@ -218,15 +218,32 @@ def tensors(given):
     return {name: torch.tensor(given[name]) for name in names}
 
 
+def slopes(value, logp):
+    """Return the gradient of a result's sum to logp; 0 where none flows."""
+    if torch.is_tensor(value) and value.requires_grad and logp.requires_grad:
+        found = torch.autograd.grad(value.sum(), logp, allow_unused=True)[0]
+        if found is not None:
+            return found
+    return torch.zeros_like(logp)
+
+
 def check_k3(lab, page, call):
-    """Task 3."""
+    """Task 3: the value, and the slope along logp."""
     found = []
     for name, given in page["batches"]["loss"].items():
         x = tensors(given)
-        result = call(lambda x=x: lab.k3_kl(x["logp"], x["ref_logp"]))
-        if isinstance(result, torch.Tensor) and result.shape == x["mask"].shape:
-            result = torch.where(x["mask"] > 0, result, 0.0)
-        found.append(check("k3", result, given["right"]["k3"], name))
+        x["logp"].requires_grad_()
+
+        def done(x=x):
+            value = lab.k3_kl(x["logp"], x["ref_logp"])
+            return value, slopes(value, x["logp"])
+
+        value, slope = call(done)
+        if torch.is_tensor(value) and value.shape == x["mask"].shape:
+            value = torch.where(x["mask"] > 0, value, 0.0)
+        found.append(check("k3", value, given["right"]["k3"], name))
+        right = oracle.k3_gradient(given["logp"], given["ref_logp"])
+        found.append(check("slope of k3", slope, right, name))
     return found
 
 
@@ -240,17 +257,20 @@ def check_loss(lab, page, call):
         def done(x=x, right=right):
             with stand_in(lab, k3_kl=lambda a, b: torch.expm1(b - a) - (b - a)):
                 loss, stats = lab.grpo_loss(*x.values(), right["clip_eps"], right["beta"])
-            grad = torch.zeros_like(x["logp"])
-            if isinstance(loss, torch.Tensor) and loss.requires_grad and loss.numel() == 1:
-                grad = torch.autograd.grad(loss.sum(), x["logp"], allow_unused=True)[0]
-            return loss, stats, torch.zeros_like(x["logp"]) if grad is None else grad
+            return loss, stats, slopes(loss, x["logp"])
 
         loss, stats, grad = call(done)
-        stats = stats if isinstance(stats, dict) else {}
+        reported = as_dict(stats)
         found.append(check("gradient", grad, right["gradient"], name))
         found.append(check("loss", loss, right["loss"], name))
-        found += [check(key, stats.get(key), right["stats"][key], name) for key in right["stats"]]
+        found += [check(key, reported.get(key), value, name)
+                  for key, value in right["stats"].items()]
     return found
+
+
+def as_dict(stats):
+    """Return the statistics that a function returned, {} where they are no dict."""
+    return stats if isinstance(stats, dict) else {}
 
 
 def right_loss(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
@@ -268,7 +288,7 @@ def check_step(lab, page, call):
     ref.requires_grad_(False)
     groups = group_of(asked)
     cfg = SimpleNamespace(**asked["config"])
-    opt = torch.optim.SGD(policy.parameters(), lr=cfg.lr)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=cfg.lr)
     given = copy.deepcopy(groups)
 
     def advantages(rewards, G, scale_std=True, eps=1e-4):
@@ -278,15 +298,15 @@ def check_step(lab, page, call):
         prompts = asked["prompts"]
         with stand_in(lab, sample_group=lambda *args: given, group_advantages=advantages,
                       grpo_loss=right_loss):
-            return lab.grpo_step(policy, ref, opt, list(prompts), answers_of(prompts), cfg)
+            return lab.grpo_step(policy, ref, optimizer, list(prompts), answers_of(prompts), cfg)
 
     stats = call(done)
     with torch.no_grad():
         after = tinylm.sequence_logprobs(policy, groups["out"])
-    stats = stats if isinstance(stats, dict) else {}
-    right = asked["right"]
+    reported, right = as_dict(stats), asked["right"]
     return [check("logp after the step", after, right["logp"], "step"),
-            *(check(key, stats.get(key), value, "step") for key, value in right["stats"].items())]
+            *(check(key, reported.get(key), value, "step")
+              for key, value in right["stats"].items())]
 
 
 def answers_of(prompts):

@@ -140,8 +140,8 @@ def batch(lab, models, name):
     prompts, temperature, seed, lr, steps = BATCHES[name]
     G, policy, old, ref = 8, models[OLD](), models[OLD](), models[0]()
     groups = group_of(old, prompts, answers_of(prompts), G, temperature, seed)
-    out, rewards = groups["out"], groups["rewards"]
-    adv = lab.group_advantages(rewards, G)
+    out = groups["out"]
+    adv = lab.group_advantages(groups["rewards"], G)
     with torch.no_grad():
         old_logp = tinylm.sequence_logprobs(old, out)
         ref_logp = tinylm.sequence_logprobs(ref, out)
@@ -153,7 +153,8 @@ def batch(lab, models, name):
         loss.backward()
         opt.step()
     given = {"G": G, "prompts": [p for p in prompts for _ in range(G)],
-             "responses": responses(out), "rewards": rewards.tolist(), "adv": short(adv.tolist()),
+             "responses": responses(out), "rewards": groups["rewards"].tolist(),
+             "adv": short(adv.tolist()),
              "old_logp": rows(old_logp), "ref_logp": rows(ref_logp), "mask": out["mask"].tolist()}
     with torch.no_grad():
         given["logp"] = rows(tinylm.sequence_logprobs(policy, out))
@@ -191,10 +192,10 @@ def right_step(lab, models):
     groups = group_of(policy, prompts, answers_of(prompts), G, 1.0, seed)
     cfg = lab.GRPOConfig(G=G, prompts_per_iter=len(prompts), inner_steps=3, lr=0.1,
                          max_grad_norm=0.5)
-    opt = torch.optim.SGD(policy.parameters(), lr=cfg.lr)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=cfg.lr)
     own, lab.sample_group = lab.sample_group, lambda *args: groups
     try:
-        stats = lab.grpo_step(policy, ref, opt, prompts, answers_of(prompts), cfg)
+        stats = lab.grpo_step(policy, ref, optimizer, prompts, answers_of(prompts), cfg)
     finally:
         lab.sample_group = own
     with torch.no_grad():

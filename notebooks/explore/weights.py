@@ -24,14 +24,14 @@ def flat(model):
 def model_of(weights):
     """Return the TinyLM with these weights, an array as `flat` returns it."""
     with torch.random.fork_rng(devices=[]):
-        model = TinyLM(**MODEL)
-    state, start = model.state_dict(), 0
+        made = TinyLM(**MODEL)
+    state, start = made.state_dict(), 0
     for name, value in state.items():
         part = np.array(weights[start : start + value.numel()], dtype=np.float32)
         state[name] = torch.from_numpy(part).view(value.shape)
         start += value.numel()
-    model.load_state_dict(state)
-    return model
+    made.load_state_dict(state)
+    return made
 
 
 def pack(models):
