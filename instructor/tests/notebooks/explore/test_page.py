@@ -322,7 +322,7 @@ def test_pictures_have_words(path):
     with walk(path) as w:
         for number in range(1, 9):
             w.open(f"scene={number}&guesses=0&line=4&updates=1")
-            for chart in w.page.query_selector_all("svg"):
+            for chart in w.page.query_selector_all("svg.chart"):
                 assert chart.get_attribute("role") == "img"
                 assert len(chart.get_attribute("aria-label")) > 10
             for figure in w.page.query_selector_all("figure"):

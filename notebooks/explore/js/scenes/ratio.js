@@ -128,8 +128,8 @@ function tokenView(found, [i, t]) {
       <div class="controls column">
         ${slider({ id: "beta", label: "beta", value: state.beta, min: 0, max: 1, step: 0.02, shown: num(state.beta, 2),
                    onInput: (v) => change({ beta: v }) })}
-        <p class="aside">A token that GRPO made likelier has d below 0, and pays. With beta = 0 there is no leash; with
-          beta = 1 the policy hardly moves. The lab uses 0.04.</p></div>
+        <p class="aside">Both ways cost: a token that has become likelier than under the SFT model (d below 0), and one that has
+          become less likely (d above 0), which costs more. With beta = 0 there is no leash; with beta = 1 the policy moves little. The lab uses 0.04.</p></div>
     </div>`;
 }
 
@@ -167,7 +167,7 @@ function view(redraw) {
       </div>
       <p>${parts.silent ? "All rewards of this group are equal: every advantage is 0, and only the leash has a gradient. Sample again below. " : ""}
         ${state.inner === 0 ? `No step yet: all ${n} ratios are 1, and the clip cannot bind.`
-          : `After ${plural(state.inner, "step")}, the clip binds at ${clipped} of ${n} tokens (clip_frac = ${num(loss.stats.clip_frac, 3)}); the largest ratio is ${num(loss.stats.ratio_max, 2)}.`}</p>
+          : `After ${plural(state.inner, "step")}, the clip binds at ${clipped} of ${n} tokens (clip_frac = ${num(loss.stats.clip_frac, 3)}); the largest ratio is ${num(loss.stats.ratio_max, 2)}. One sum alone moves this far; in a batch of 16 sums, ratios stay closer to 1.`}</p>
       <div class="beside"><span>Below each token:</span>${radios({ label: "Below each token", value: state.show, kind: "boxes",
         options: Object.entries(SHOWN).map(([key, { name }]) => [key, name]), onChange: (v) => change({ show: v }) })}</div>
       ${SHOWN[state.show].by === "A"

@@ -130,7 +130,7 @@ function clue(run, key) {
   if (!c) return nothing;
   const { mean } = c, most = Math.max(...c.high), low = Math.min(0, ...c.low);
   const high = CURVES[key][3] ?? (most > 0 ? roundUp(most) : -low / 20 || 0.1);
-  const width = room.width > 760 ? Math.floor((room.width - 72) / 4) : room.width > 480 ? Math.floor((room.width - 24) / 2) : room.width;
+  const width = room.width > 760 ? Math.floor((room.width - 72) / 4) : Math.floor((room.width - 24) / 2);
   return html`<div class="mini"><p class="picture-title">${CURVES[key][0]}</p>
     ${lineChart({ label: `${CURVES[key][0]} of run ${run.number}: from ${num(mean[0], 3)} to ${num(mean.at(-1), 3)}`,
       curves: [{ name: CURVES[key][0], x: c.x, y: mean, low: c.low, high: c.high, color: CURVES[key][1] }],
