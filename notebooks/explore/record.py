@@ -1,6 +1,6 @@
 """Record what the page shows and cannot compute: the models of one run, and batches from it.
 
-    python -m notebooks.explore.record         about a minute; needs solutions/lab15_grpo.py
+    python -m notebooks.explore.record         a minute; needs solutions/lab15_grpo.py
 
 Trains once as `python -m solutions.lab15_grpo --seed 0` does and keeps sixteen models on the way
 (data/checkpoints.bin and .json); then makes the batches of the scenes with the first of them
@@ -8,6 +8,7 @@ Trains once as `python -m solutions.lab15_grpo --seed 0` does and keeps sixteen 
 """
 
 import argparse
+import functools
 import sys
 import time
 from pathlib import Path
@@ -36,9 +37,9 @@ REWARDS = (
 )
 # name: sums, temperature and seed of the samples, learning rate and steps between old and now.
 BATCHES = {
-    "one": (["37+48="], 1.0, 4, 1e-3, 3),
-    "two": (["7+2=", "58+29="], 1.3, 1, 1e-3, 3),
-    "long": (["64+17="], 3.0, 11, 1e-3, 3),
+    "one": (["37+48="], 1.0, 2, 1e-3, 3),
+    "two": (["7+2=", "58+29="], 1.3, 4, 1e-3, 3),  # answers of one and of two digits
+    "long": (["48+29="], 1.8, 4, 1e-3, 3),  # with long wrong responses
 }
 GROUP = {"prompts": ["37+48=", "5+4=", "60+12="], "G": 4, "temperature": 1.0, "seed": 15}
 HELD_OUT = 200  # sums whose log-probabilities are kept, to prove the page's numbers
@@ -207,30 +208,45 @@ def right_step(lab, models):
 # ============================================================== the files
 
 
-def record(folder=DATA, iterations=ITERATIONS):
-    """Train, and write the three files."""
-    lab, start = edited_lab(), time.perf_counter()
+def record_run(lab, folder, iterations=ITERATIONS):
+    """Train; write the models and the history. Returns the paths.
+
+    Args:
+        lab: the solution, loaded.
+        folder: where to.
+        iterations: after which a model is kept, from 0 on; the run ends with the last.
+    """
+    start = time.perf_counter()
     kept, history = train(lab, iterations)
-    about = lab15_run.about(COMMAND)
+    seconds = round(time.perf_counter() - start, 1)
     data = weights.pack(kept)
-    models = dict(zip(iterations, map(weights.model_of, kept)))
-    three = {i: models[i] for i in (iterations[0], OLD, iterations[-1])}
-    tinylm.write_file(folder / "checkpoints.bin", lambda file: file.write(data))
-    run = about | {
-        "seed": SEED, "seconds": round(time.perf_counter() - start, 1),
+    three = {i: weights.model_of(kept[iterations.index(i)])
+             for i in (iterations[0], OLD, iterations[-1])}
+    run = lab15_run.about(COMMAND) | {
+        "seed": SEED, "seconds": seconds,
         "config": vars(lab.GRPOConfig(seed=SEED, iters=iterations[-1])),
         "iterations": list(iterations), "size": len(kept[0]),
         "history": {k: [lab15_run.short(v) for v in values] for k, values in history.items()},
         "held_out": held_out(three)}
+    tinylm.write_file(folder / "checkpoints.bin", lambda file: file.write(data))
     lab15_run.write_json(folder / "checkpoints.json", run)
+    return [folder / "checkpoints.bin", folder / "checkpoints.json"]
 
-    rounded = dict(zip(iterations, weights.unpack(data, len(kept[0]))))
-    new = {i: (lambda i=i: weights.model_of(rounded[i])) for i in rounded}
-    batches = about | {"advantages": right_advantages(lab), "group": GROUP,
-                       "loss": {name: batch(lab, new, name) for name in BATCHES},
-                       "step": right_step(lab, new)}
+
+def record_batches(lab, folder):
+    """Make the batches with the models in the folder. Returns the path.
+
+    Raises:
+        OSError: there are no models; train first.
+    """
+    run = lab15_run.read_json(folder / "checkpoints.json")
+    kept = weights.unpack((folder / "checkpoints.bin").read_bytes(), run["size"])
+    new = {i: functools.partial(weights.model_of, w) for i, w in zip(run["iterations"], kept)}
+    batches = lab15_run.about(f"{COMMAND} --batches") | {
+        "advantages": right_advantages(lab), "group": GROUP,
+        "loss": {name: batch(lab, new, name) for name in BATCHES}, "step": right_step(lab, new)}
     lab15_run.write_json(folder / "batches.json", batches)
-    return [folder / name for name in ("checkpoints.bin", "checkpoints.json", "batches.json")]
+    return folder / "batches.json"
 
 
 def main(argv=None):
@@ -239,9 +255,13 @@ def main(argv=None):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=DATA, metavar="DIR",
                         help="where to; default notebooks/explore/data")
+    parser.add_argument("--batches", action="store_true",
+                        help="make only the batches, with the models that are there")
     flags = parser.parse_args(argv)
     try:
-        for path in record(flags.out):
+        lab = edited_lab()
+        written = [] if flags.batches else record_run(lab, flags.out)
+        for path in [*written, record_batches(lab, flags.out)]:
             print(f"{path}: {path.stat().st_size} bytes")
     except (OSError, ValueError) as error:
         sys.exit(f"{COMMAND}: {error}")
