@@ -99,17 +99,13 @@ export function studied(state, preferredStep) {
   const step = stepOf(state, preferredStep);
   const { sumNow: sum, G, seed, inner, eps, beta } = state;
   const group = drawn(step, sum, G, 1, seed);
-  const rewards = rewardsOf(state, group);
-  const key =
-    `studied ${step} ${sum} ${G} ${seed} ${inner} ${eps} ${beta} ${rewards.join("")} ` +
-    `${state.std}`;
+  const key = `studied ${step} ${sum} ${G} ${seed} ${inner} ${eps} ${beta} ${state.std}`;
   return once(key, () => {
     const policy = copyModel(modelAt(step)),
       ref = modelAt(steps()[0]);
-    const judged = { ...group, rewards: Float32Array.from(rewards) };
-    const adv = groupAdvantages(judged.rewards, G, state.std === 1);
+    const adv = groupAdvantages(group.rewards, G, state.std === 1);
     const cfg = { ...CONFIG, G, clipEps: eps, beta, scaleStd: state.std === 1, innerSteps: inner };
-    if (inner > 0) update(policy, ref, makeAdam(policy.flat.length, { lr: cfg.lr }), judged, cfg);
+    if (inner > 0) update(policy, ref, makeAdam(policy.flat.length, { lr: cfg.lr }), group, cfg);
     const { B, T, mask } = group.out;
     const batch = {
       B,
@@ -122,13 +118,13 @@ export function studied(state, preferredStep) {
     };
     return {
       step,
-      group: judged,
+      group,
       rows: group.rows,
-      rewards,
+      rewards: group.rewards,
       adv,
       batch,
       policy,
-      parts: groupParts(judged.rewards, G, state.std === 1)[0],
+      parts: groupParts(group.rewards, G, state.std === 1)[0],
       loss: grpoLoss(batch, { clipEps: eps, beta }),
     };
   });

@@ -56,11 +56,10 @@ function settings() {
         { id: "forget" },
       )}
     </div>
-    <p>Next scene: <kbd>Shift</kbd> <kbd>\u2192</kbd> or <kbd>Page Down</kbd>
-      at a presenter's clicker
-      (with large type). Back: <kbd>Shift</kbd> <kbd>\u2190</kbd> or
-        <kbd>Page Up</kbd>. Among tokens and choices:
-      arrow keys. The address of the page opens what you see:
+    <p>Next scene: <kbd>Shift</kbd> <kbd>\u2192</kbd>. Back: <kbd>Shift</kbd>
+      <kbd>\u2190</kbd>. With large type, a presenter's clicker (<kbd>Page Down</kbd>,
+      <kbd>Page Up</kbd>) scrolls, and turns to the next scene at the end of one. Among tokens
+      and choices: arrow keys. The address of the page opens what you see:
       <a class="link" href=${address()}>${address()}</a></p>
   </details>`;
 }
@@ -143,9 +142,13 @@ function onKey(event) {
   if (event.altKey || event.ctrlKey || event.metaKey) return;
   const typing = event.target.matches?.("input[type=text], input[type=number], select");
   const clicker = state.type === "large" && !event.shiftKey;
+  const seen = scrollY + innerHeight >= document.documentElement.scrollHeight - 4;
   const forward =
-    (event.shiftKey && event.key === "ArrowRight") || (clicker && event.key === "PageDown");
-  const back = (event.shiftKey && event.key === "ArrowLeft") || (clicker && event.key === "PageUp");
+    (event.shiftKey && event.key === "ArrowRight") ||
+    (clicker && event.key === "PageDown" && seen);
+  const back =
+    (event.shiftKey && event.key === "ArrowLeft") ||
+    (clicker && event.key === "PageUp" && scrollY < 4);
   if (typing || (!forward && !back)) return;
   event.preventDefault();
   go(state.scene + (forward ? 1 : -1));

@@ -144,7 +144,7 @@ def test_updates_move_the_probabilities(walk):
     with walk() as w:
         w.open("scene=5")
         w.click(".option >> nth=2")
-        said = numbers(w.text(".reply"))
+        said = numbers(w.text(".reply"))[-3:]
         w.click("#one-update")
         assert "1 update" in w.text(".count") and "Update 1 sampled" in w.text()
         assert abs(said[1] - said[0] - said[2]) < 2e-3
@@ -247,7 +247,7 @@ def test_a_presenters_clicker_turns_scenes_in_large_type(walk):
         w.open("type=large")
         size = w.page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
         assert size >= 22
-        w.press("PageDown")
+        w.press("End", "PageDown")
         assert w.text("h2").startswith("2. ")
         w.press("PageUp")
         assert w.text("h2").startswith("1. ")

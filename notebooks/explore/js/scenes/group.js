@@ -17,21 +17,23 @@ export function sumOf(sum) {
 
 // ============================================================== choosing a sum and a moment
 
-const typed = { problem: "" };
+const typed = { problem: "", scene: 0 };
 
 export function sumControl() {
   const ask = (text) => {
     const asked = text.replace(/[\s=]/g, "");
     typed.problem = promptProblem(asked + "=");
+    typed.scene = state.scene;
     change(typed.problem ? {} : { sum: asked, rewards: null, updates: 0, token: "0.0", rho: null });
   };
+  const problem = typed.scene === state.scene ? typed.problem : "";
   return html`<div class="control"><label for="sum">Sum</label>
     <input type="text" id="sum" list="sums" size="7" inputmode="text" autocomplete="off"
       .value=${state.sumNow}
-      aria-describedby="sum-problem" aria-invalid=${typed.problem ? "true" : nothing}
+      aria-describedby="sum-problem" aria-invalid=${problem ? "true" : nothing}
       @change=${(e) => ask(e.target.value)}>
     <datalist id="sums">${SUMS.map((s) => html`<option value=${s}></option>`)}</datalist>
-    <span id="sum-problem" class="problem" role="alert">${typed.problem}</span></div>`;
+    <span id="sum-problem" class="problem" role="alert">${problem}</span></div>`;
 }
 
 const player = { timer: null };

@@ -198,7 +198,7 @@ function liveTable(found, redraw) {
   );
   const here = live.key === key() ? live.found : [];
   return html`<h3>One update of each, from the same start</h3>
-    <p>All seven learn from the same eight samples, with two gradient steps of Adam.
+    <p>All seven learn from the same ${found.rows.length} samples, with two gradient steps of Adam.
       ${button("Update seven models", () => updates(found, redraw), {
         id: "update-all",
         kind: "main",
