@@ -84,7 +84,7 @@ function view() {
       }
       <section class="scene" aria-labelledby="scene-title">
         <h2 id="scene-title" tabindex="-1">${state.scene}. ${scene.title}</h2>
-        ${scene.view(() => draw(false))}
+        ${scene.view(paint)}
       </section>
       <div class="turn">
         ${button("\u2190 Back", () => go(state.scene - 1), {

@@ -213,7 +213,7 @@ def test_all_scenes_by_keyboard(walk):
 
 def test_tokens_by_arrow_keys(walk):
     with walk() as w:
-        w.open("scene=3&guesses=0")
+        w.open("scene=3&guesses=0&token=0.0")
         w.page.focus(".cell[tabindex='0']")
         assert len(w.page.query_selector_all(".token-grid [tabindex='0']")) == 1
         w.press("ArrowRight")
