@@ -1,10 +1,10 @@
 // What the scenes share: the stored models, and results that are computed once for a state.
 
 import { makeRandom } from "./random.js";
-import { copyModel, answers, makeOut, score } from "./tinylm.js";
+import { answers, copyModel, score } from "./tinylm.js";
 import { groupAdvantages, groupParts, grpoLoss } from "./grpo.js";
 import { makeAdam } from "./adam.js";
-import { CONFIG, sampleGroup, update, startRun, nextStep } from "./step.js";
+import { CONFIG, sampleGroup, update } from "./step.js";
 import { loadCheckpoints, pageData } from "./data.js";
 
 export const checkpoints = [];
@@ -42,8 +42,28 @@ export function stepOf(state, preferred) {
 }
 
 export function answersAt(step, sum, temperature = 1) {
-  return once(`answers ${step} ${sum} ${temperature}`,
-              () => answers(modelAt(step), sum + "=", temperature));
+  return once(`answers ${step} ${sum} ${temperature}`, () =>
+    answers(modelAt(step), sum + "=", temperature),
+  );
+}
+
+// Compute the answers of all moments while the page has nothing else to do, so that the slider
+// over them never waits.
+function computeAhead(sum) {
+  const whenIdle = globalThis.requestIdleCallback ?? ((f) => setTimeout(f, 50));
+  const missing = steps().find((step) => !kept.has(`answers ${step} ${sum} 1`));
+  if (missing === undefined || ahead.sum !== sum) return;
+  whenIdle(() => {
+    answersAt(missing, sum);
+    computeAhead(sum);
+  });
+}
+const ahead = { sum: "" };
+
+export function lookAhead(sum) {
+  if (ahead.sum === sum) return;
+  ahead.sum = sum;
+  computeAhead(sum);
 }
 
 // Responses to one sum, drawn from a stored model: the same for the same state.
@@ -60,8 +80,13 @@ export function rowsOf(group, logp) {
   const { T, responses } = group.out;
   return responses.map((ids, i) => {
     const own = Array.from(logp.slice(i * T, i * T + ids.length));
-    return { ids, text: group.texts[i], logp: own, reward: group.rewards[i],
-             p: Math.exp(own.reduce((a, b) => a + b, 0)) };
+    return {
+      ids,
+      text: group.texts[i],
+      logp: own,
+      reward: group.rewards[i],
+      p: Math.exp(own.reduce((a, b) => a + b, 0)),
+    };
   });
 }
 
@@ -74,20 +99,33 @@ export function studied(state, preferredStep) {
   const step = stepOf(state, preferredStep);
   const { sumNow: sum, G, seed, inner, eps, beta } = state;
   const group = drawn(step, sum, G, 1, seed);
-  const rewards = rewardsOf(state, group);
-  const key = `studied ${step} ${sum} ${G} ${seed} ${inner} ${eps} ${beta} ${rewards.join("")} ${state.std}`;
+  const key = `studied ${step} ${sum} ${G} ${seed} ${inner} ${eps} ${beta} ${state.std}`;
   return once(key, () => {
-    const policy = copyModel(modelAt(step)), ref = modelAt(steps()[0]);
-    const judged = { ...group, rewards: Float32Array.from(rewards) };
-    const adv = groupAdvantages(judged.rewards, G, state.std === 1);
+    const policy = copyModel(modelAt(step)),
+      ref = modelAt(steps()[0]);
+    const adv = groupAdvantages(group.rewards, G, state.std === 1);
     const cfg = { ...CONFIG, G, clipEps: eps, beta, scaleStd: state.std === 1, innerSteps: inner };
-    if (inner > 0) update(policy, ref, makeAdam(policy.flat.length, { lr: cfg.lr }), judged, cfg);
+    if (inner > 0) update(policy, ref, makeAdam(policy.flat.length, { lr: cfg.lr }), group, cfg);
     const { B, T, mask } = group.out;
-    const batch = { B, T, mask, adv, logp: score(policy, group.out).logp,
-                    old: score(modelAt(step), group.out).logp, ref: score(ref, group.out).logp };
-    return { step, group: judged, rows: group.rows, rewards, adv, batch, policy,
-             parts: groupParts(judged.rewards, G, state.std === 1)[0],
-             loss: grpoLoss(batch, { clipEps: eps, beta }) };
+    const batch = {
+      B,
+      T,
+      mask,
+      adv,
+      logp: score(policy, group.out).logp,
+      old: score(modelAt(step), group.out).logp,
+      ref: score(ref, group.out).logp,
+    };
+    return {
+      step,
+      group,
+      rows: group.rows,
+      rewards: group.rewards,
+      adv,
+      batch,
+      policy,
+      parts: groupParts(group.rewards, G, state.std === 1)[0],
+      loss: grpoLoss(batch, { clipEps: eps, beta }),
+    };
   });
 }
-

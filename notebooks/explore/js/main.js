@@ -1,6 +1,6 @@
 // The page: eight scenes, one at a time, and what stands around them.
 
-import { load, steps } from "./lab.js";
+import { load, lookAhead, steps } from "./lab.js";
 import { address, begin, change, notices, state } from "./state.js";
 import { measureRoom } from "./draw/axes.js";
 import { announce, button, checkbox, forgetGuesses } from "./draw/parts.js";
@@ -24,7 +24,10 @@ function navigation() {
   return html`<nav aria-label="Scenes"><ol class="scenes">${SCENES.map((scene, i) => {
     const here = state.scene === i + 1;
     return html`<li><a href=${`#scene=${i + 1}`} aria-current=${here ? "step" : nothing}
-      @click=${(e) => { e.preventDefault(); go(i + 1); }}><span class="number">${i + 1}</span>
+      @click=${(e) => {
+        e.preventDefault();
+        go(i + 1);
+      }}><span class="number">${i + 1}</span>
       <span class="words">${scene.short}</span></a></li>`;
   })}</ol></nav>`;
 }
@@ -32,15 +35,31 @@ function navigation() {
 function settings() {
   return html`<details class="settings"><summary>Settings and keys</summary>
     <div class="controls">
-      ${checkbox({ id: "large-type", label: "Large type, for a projector", checked: state.type === "large",
-                   onChange: (on) => change({ type: on ? "large" : "normal" }) })}
-      ${checkbox({ id: "no-guesses", label: "Show without asking for a guess", checked: state.guesses === 0,
-                   onChange: (on) => change({ guesses: on ? 0 : 1 }) })}
-      ${button("Forget my guesses", () => { forgetGuesses(); draw(false); }, { id: "forget" })}
+      ${checkbox({
+        id: "large-type",
+        label: "Large type, for a projector",
+        checked: state.type === "large",
+        onChange: (on) => change({ type: on ? "large" : "normal" }),
+      })}
+      ${checkbox({
+        id: "no-guesses",
+        label: "Show without asking for a guess",
+        checked: state.guesses === 0,
+        onChange: (on) => change({ guesses: on ? 0 : 1 }),
+      })}
+      ${button(
+        "Forget my guesses",
+        () => {
+          forgetGuesses();
+          draw(false);
+        },
+        { id: "forget" },
+      )}
     </div>
-    <p>Next scene: <kbd>Shift</kbd> <kbd>\u2192</kbd> or <kbd>Page Down</kbd> at a presenter's clicker
-      (with large type). Back: <kbd>Shift</kbd> <kbd>\u2190</kbd> or <kbd>Page Up</kbd>. Among tokens and choices:
-      arrow keys. The address of the page opens what you see:
+    <p>Next scene: <kbd>Shift</kbd> <kbd>\u2192</kbd>. Back: <kbd>Shift</kbd>
+      <kbd>\u2190</kbd>. With large type, a presenter's clicker (<kbd>Page Down</kbd>,
+      <kbd>Page Up</kbd>) scrolls, and turns to the next scene at the end of one. Among tokens
+      and choices: arrow keys. The address of the page opens what you see:
       <a class="link" href=${address()}>${address()}</a></p>
   </details>`;
 }
@@ -48,22 +67,41 @@ function settings() {
 function view() {
   const scene = SCENES[state.scene - 1];
   return html`
-    <a class="skip" href="#scene-title" @click=${(e) => { e.preventDefault(); focusTitle(); }}>Skip to the scene</a>
+    <a class="skip" href="#scene-title" @click=${(e) => {
+      e.preventDefault();
+      focusTitle();
+    }}>Skip
+      to the scene</a>
     <header><p class="site">Lab 15: GRPO from scratch</p><h1>GRPO before your eyes</h1>
       ${navigation()}${settings()}</header>
     <main id="main">
-      ${notices.length ? html`<ul class="notices" role="alert">${notices.map((line) => html`<li>${line}</li>`)}</ul>` : nothing}
+      ${
+        notices.length
+          ? html`<ul class="notices" role="alert">${notices.map(
+              (line) => html`<li>${line}</li>`,
+            )}</ul>`
+          : nothing
+      }
       <section class="scene" aria-labelledby="scene-title">
         <h2 id="scene-title" tabindex="-1">${state.scene}. ${scene.title}</h2>
-        ${scene.view(() => draw(false))}
+        ${scene.view(paint)}
       </section>
       <div class="turn">
-        ${button("\u2190 Back", () => go(state.scene - 1), { id: "back", disabled: state.scene === 1 })}
-        ${button(state.scene < SCENES.length ? `Next: ${SCENES[state.scene].short} \u2192` : "This is the last scene",
-                 () => go(state.scene + 1), { id: "next", kind: "plain", disabled: state.scene === SCENES.length })}
+        ${button("\u2190 Back", () => go(state.scene - 1), {
+          id: "back",
+          disabled: state.scene === 1,
+        })}
+        ${button(
+          state.scene < SCENES.length
+            ? `Next: ${SCENES[state.scene].short} \u2192`
+            : "This is the last scene",
+          () => go(state.scene + 1),
+          { id: "next", kind: "plain", disabled: state.scene === SCENES.length },
+        )}
       </div>
     </main>
-    <footer><p>One file, no network: the model, its samples and its gradients are computed in this page,
+    <footer><p>One file, no network: the model, its samples and its gradients are computed in this
+      page,
       and tested to be equal to the lab's Python. Drawn with lit-html (BSD-3-Clause).</p></footer>`;
 }
 
@@ -82,7 +120,10 @@ function draw(elsewhere) {
     announce(`Scene ${state.scene} of ${SCENES.length}`);
   } else if (!waiting) {
     waiting = true;
-    requestAnimationFrame(() => { waiting = false; paint(); });
+    requestAnimationFrame(() => {
+      waiting = false;
+      paint();
+    });
   }
 }
 
@@ -93,6 +134,7 @@ function paint() {
   if (document.getElementById("main")) measureRoom(document.getElementById("main"));
   state.sumNow = state.sum ?? SCENES[state.scene - 1].sum ?? "37+48";
   render(view(), rest.page);
+  lookAhead(state.sumNow);
   document.title = `${state.scene}. ${SCENES[state.scene - 1].short} \u2013 GRPO before your eyes`;
 }
 
@@ -100,8 +142,13 @@ function onKey(event) {
   if (event.altKey || event.ctrlKey || event.metaKey) return;
   const typing = event.target.matches?.("input[type=text], input[type=number], select");
   const clicker = state.type === "large" && !event.shiftKey;
-  const forward = (event.shiftKey && event.key === "ArrowRight") || (clicker && event.key === "PageDown");
-  const back = (event.shiftKey && event.key === "ArrowLeft") || (clicker && event.key === "PageUp");
+  const seen = scrollY + innerHeight >= document.documentElement.scrollHeight - 4;
+  const forward =
+    (event.shiftKey && event.key === "ArrowRight") ||
+    (clicker && event.key === "PageDown" && seen);
+  const back =
+    (event.shiftKey && event.key === "ArrowLeft") ||
+    (clicker && event.key === "PageUp" && scrollY < 4);
   if (typing || (!forward && !back)) return;
   event.preventDefault();
   go(state.scene + (forward ? 1 : -1));
@@ -112,7 +159,8 @@ async function start() {
   try {
     await load();
   } catch (error) {
-    rest.page.textContent = `The page could not unpack its models: ${error.message}. ` +
+    rest.page.textContent =
+      `The page could not unpack its models: ${error.message}. ` +
       "A browser from 2023 or later can (Chrome 80, Firefox 113, Safari 16.4).";
     throw error;
   }

@@ -55,7 +55,7 @@ const KEYS = {
   std: [1, whole(0, 1)],
   inner: [2, whole(0, 8)],
   show: ["rho", oneOf("rho", "k3", "obj", "push")],
-  token: ["0.0", matching(/^\d{1,2}\.\d$/, "response and token, such as 2.0")],
+  token: ["0.1", matching(/^\d{1,2}\.\d$/, "response and token, such as 2.0")],
   rho: [null, decimal(0, 2)],
   eps: [0.2, decimal(0.05, 0.5)],
   beta: [0.04, decimal(0, 1)],
@@ -101,11 +101,16 @@ function readAddress() {
   }
   if (state.step !== null && stored(state.step) !== state.step) {
     const near = stored(state.step);
-    notices.push(`The page has no model after ${state.step} iterations; the nearest, ${near}, is shown.`);
+    notices.push(
+      `The page has no model after ${state.step} iterations; the nearest, ${near}, is ` + `shown.`,
+    );
     state.step = near;
   }
   if (state.rewards !== null && state.rewards.length !== state.G) {
-    notices.push(`The link has ${state.rewards.length} rewards for ${state.G} responses; they are left out.`);
+    notices.push(
+      `The link has ${state.rewards.length} rewards for ${state.G} responses; they ` +
+        `are left out.`,
+    );
     state.rewards = null;
   }
 }
@@ -124,7 +129,8 @@ function write(remember) {
   try {
     if (remember) history.pushState(null, "", written);
     else history.replaceState(null, "", written);
-  } catch { // some browsers keep the address of a page from disk, or allow few changes a second
+  } catch {
+    // some browsers keep the address of a page from disk, or allow few changes a second
     written = location.hash;
   }
 }

@@ -70,18 +70,30 @@ class Walk:
         return self.page.evaluate("document.activeElement.id || document.activeElement.innerText")
 
 
-@contextlib.contextmanager
-def walk(path, width=1280, **options):
-    """Yield a Walk over the page at a path; at the end, fail if it said or asked for anything.
+class Walks:
+    """Opens walks over one page, each in a window of its own of the same browser.
 
     Args:
+        started: a browser of browser.chromium.
         path: the page, a Path.
-        width: of the window, in pixels.
-        **options: of Playwright's emulate_media, such as color_scheme="dark".
     """
-    with browser.page(width, 900) as page:
+
+    def __init__(self, started, path):
+        self.started, self.path = started, path
+
+    @contextlib.contextmanager
+    def __call__(self, width=1280, **options):
+        """Yield a Walk; at the end, fail if the page said or asked for anything.
+
+        Args:
+            width: of the window, in pixels.
+            **options: of Playwright's emulate_media, such as color_scheme="dark".
+        """
+        page = self.started.new_page(viewport={"width": width, "height": 900})
+        page.set_default_timeout(1000 * browser.PATIENCE)
         if options:
             page.emulate_media(**options)
-        walked = Walk(page, path)
+        walked = Walk(page, self.path)
         yield walked
+        page.close()
         assert walked.faults == []

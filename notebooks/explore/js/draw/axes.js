@@ -7,7 +7,8 @@ export const room = { width: 720, font: 13 };
 
 export function measureRoom(element) {
   const style = getComputedStyle(element);
-  const width = element.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  const width =
+    element.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   room.width = Math.max(260, Math.round(width));
   room.font = Math.round(0.8 * parseFloat(getComputedStyle(document.documentElement).fontSize));
 }
@@ -21,7 +22,8 @@ export function scale(from, to, start, end) {
 
 // Round numbers from low to high, about n of them.
 export function ticks(low, high, n = 4) {
-  const rough = (high - low) / n, power = 10 ** Math.floor(Math.log10(rough));
+  const rough = (high - low) / n,
+    power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((m) => m * power >= rough * 0.999);
   const found = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) {
@@ -37,24 +39,38 @@ export function roundUp(value) {
 }
 
 export function yAxis(y, values, { left, right, text }) {
-  return values.map((v) => svg`<g><line class="grid" x1=${left} x2=${right} y1=${y(v)} y2=${y(v)} />
-    <text class="tick" x=${left - 6} y=${y(v)} dy="0.32em" text-anchor="end">${text(v)}</text></g>`);
+  return values.map(
+    (v) => svg`<g><line class="grid" x1=${left} x2=${right} y1=${y(v)} y2=${y(v)} />
+    <text class="tick" x=${left - 6} y=${y(v)} dy="0.32em"
+      text-anchor="end">${text(v)}</text></g>`,
+  );
 }
 
 export function xAxis(x, values, { bottom, text, title, middle }) {
-  return svg`${values.map((v) => svg`<text class="tick" x=${x(v)} y=${bottom + 1.4 * room.font}
-      text-anchor="middle">${text(v)}</text>`)}
-    ${title ? svg`<text class="tick" x=${middle} y=${bottom + 2.8 * room.font}
-      text-anchor="middle">${title}</text>` : ""}`;
+  return svg`${values.map(
+    (v) => svg`<text class="tick" x=${x(v)} y=${bottom + 1.4 * room.font}
+      text-anchor="middle">${text(v)}</text>`,
+  )}
+    ${
+      title
+        ? svg`<text class="tick" x=${middle} y=${bottom + 2.8 * room.font}
+      text-anchor="middle">${title}</text>`
+        : ""
+    }`;
 }
 
 // The string of a line through points; a gap where a value is missing.
 export function path(points) {
   let pen = "M";
-  return points.map(([x, y]) => {
-    if (!Number.isFinite(y)) { pen = "M"; return ""; }
-    const piece = `${pen}${x.toFixed(1)},${y.toFixed(1)}`;
-    pen = "L";
-    return piece;
-  }).join("");
+  return points
+    .map(([x, y]) => {
+      if (!Number.isFinite(y)) {
+        pen = "M";
+        return "";
+      }
+      const piece = `${pen}${x.toFixed(1)},${y.toFixed(1)}`;
+      pen = "L";
+      return piece;
+    })
+    .join("");
 }
