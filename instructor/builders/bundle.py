@@ -39,7 +39,8 @@ NOT_GRADED = ("solutions/*", "notebooks/detective.py", "notebooks/story.py",
 NO_TARGETS = ("lint", "book", "test-all", "smollm")
 NO_TARGETS_GRADED = (*NO_TARGETS, "figures", "experiments")
 STILL_GRADED = ("notebooks/figures/__init__.py", "notebooks/figures/style.py")
-TEXT = (".py", ".md", ".txt", ".toml", ".json", ".ipynb", ".svg", ".csv", "")
+TEXT = (".py", ".md", ".txt", ".toml", ".json", ".ipynb", ".svg", ".csv", ".js", ".html", ".css",
+        "")
 TIME = (1980, 1, 1, 0, 0, 0)  # the first that a zip can hold; any fixed one would do
 
 

@@ -30,6 +30,8 @@ FOR_TEACHERS = "For teachers"
 TITLES = {"README.md": "Set up and start", NOTES: "Notes and answers",
           "solutions/README.md": "The solutions", "beyond/README.md": "Beyond the lab",
           "beyond/launch/README.md": "Many processes, many machines"}
+EXPLORE = "explore.html"  # the finished page with the scenes (notebooks.explore)
+SCENES = {2: 1, 3: 2, 4: 3, 5: 4, 6: 5, 7: 7}  # section of the chapter: scene that shows it
 EXTRAS = "(finished pages)"  # stands in index.md where the list of them goes
 FIRST = "Before you start"  # the page with what stands before section 1
 # Never copied into the book, whoever links to them.
@@ -173,6 +175,21 @@ def contents(groups):
     return "\n".join(lines) + "\n"
 
 
+def with_scene(text, name):
+    """Return a section's text with a link to its scene of EXPLORE below the title.
+
+    Args:
+        text: of the section, which starts with its title (and labels above it).
+        name: of its page, such as "section-2".
+    """
+    scene = SCENES.get(int(name.partition("-")[2] or 0))
+    if scene is None:
+        return text
+    link = (f'<p class="scene"><a class="reference" href="{EXPLORE}#scene={scene}">See it happen: '
+            f"scene {scene} of the page in which the model samples and learns</a></p>")
+    return re.sub(r"^# .+\n", lambda title: f"{title[0]}\n{link}\n\n", text, count=1, flags=re.M)
+
+
 def front(text, groups, extras):
     """Return index.md: its text, the finished pages, then every page by group.
 
@@ -211,7 +228,9 @@ def gather(folder, executed, extras=None, students=False):
     links = Links([name for names in found.values() for name in names], parts)
     for part in parts:
         path = folder / f"{part.name}.md"
-        path.write_text(links.relinked(part.text, CHAPTER), encoding="utf-8")
+        page = links.relinked(part.text, CHAPTER)
+        page = with_scene(page, part.name) if EXPLORE in (extras or {}) else page
+        path.write_text(page, encoding="utf-8")
         links.copied |= pictures(part.text, CHAPTER)
     dropped = {}
     for name in (name for names in found.values() for name in names):

@@ -115,6 +115,21 @@ def test_notebooks_open(unzipped):
         compile(path.read_text(encoding="utf-8"), str(path), "exec")
 
 
+def test_the_page_is_built_in_it(unzipped):
+    """Without the solutions, too: the right numbers for --lab are kept with the page."""
+    graded, folder = unzipped
+    out = folder / "my page.html"
+    command = [sys.executable, "-m", "notebooks.explore", "--lab", "lab15_grpo.py", "--out", out]
+    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", timeout=300,
+                          env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    text = out.read_text(encoding="utf-8")
+    out.unlink()
+    assert text.count('"state":"unwritten"') == 5
+    assert ('"detective":null' in text) == graded
+    assert not graded or SECRET not in text
+
+
 # ---------------------------------------------------------------- what is not in it
 
 
