@@ -128,7 +128,7 @@ def rewards_of(text: str) -> dict[str, str]:
     for part in text.split(","):
         name, mark, weight = part.strip().rpartition("=")
         name = name if mark and ".py:" not in weight else part.strip()
-        if ":" in name:
+        if ":" in name or name.endswith(".py"):
             key = "reward" if not found else f"reward {len(found) + 1}"
             found[key] = str(preflight.own_file(name, "--reward"))
         elif name:

@@ -38,7 +38,7 @@ def packages(cfg: GRPOConfig) -> None:
 
 def together(cfg: GRPOConfig) -> None:
     """Raise a ValueError for an unknown loss, advantage or estimator, or what excludes another."""
-    if ":" in cfg.loss:
+    if ":" in cfg.loss or cfg.loss.endswith(".py"):
         own_file(cfg.loss, "loss")
     elif cfg.loss != "lab":
         names.check(cfg.loss)

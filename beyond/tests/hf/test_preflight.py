@@ -68,6 +68,7 @@ TRAIN_HF = [
     (["--loss", "gone.py:f"], 2, "there is no file gone.py"),
     (["--loss", "FILES/mine.py"], 2, "give the function as well"),
     (["--reward", "exakt"], 2, "did you mean exact"),
+    (["--reward", "FILES/mine.py"], 2, "give the function as well"),
     (["--reward", "gone.py:f"], 2, "there is no file gone.py"),
     (["--lab", "FILES/gone.py"], 2, "there is no such file"),
     (["--lab", "FILES"], 2, "is a folder"),
