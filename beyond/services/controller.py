@@ -111,6 +111,8 @@ class Services:
         self.recipe = Recipe(os.path.abspath(lab), model, reward=reward, chat=chat)
         self.lab = self.recipe.functions()  # a broken file is named here, not in five processes
         self.rows, self.held = list(rows), list(held)
+        self.used: list[dict] = []  # of a real model: the rows that the trainer can use
+        self.prompts: Any = None
         if cfg.hf is not None:
             self._get_real(generators)
         else:
@@ -118,7 +120,7 @@ class Services:
                 from_file(reward)
             self.recipe.policy()  # trained once, if it is not there yet
             make_batch = self.recipe.backend().make_batch
-            self.prompts: Any = Prompts(make_batch, cfg.prompts_per_iter, cfg.seed)
+            self.prompts = Prompts(make_batch, cfg.prompts_per_iter, cfg.seed)
         self.gpus = 0
         self._make_roles(reward, generators)
         self.buffer = ReplayBuffer(cfg.max_staleness)
@@ -136,6 +138,7 @@ class Services:
         Raises:
             ValueError: no rows, an unknown reward or loss, or what does not go together.
         """
+        assert self.cfg.hf is not None
         cfg, hf = self.cfg, with_own(self.cfg.hf, self.lab)
         preflight.model(str(self.recipe.model))
         if not self.rows:
@@ -155,7 +158,6 @@ class Services:
         needed = bool(hf.kl_beta) or hf.loss == "guide_custom"
         self.cfg = dataclasses.replace(cfg, hf=hf, beta=float(needed))
         self.recipe.hf = hf
-        self.prompts = None  # made of the usable rows, which the trainer finds
 
     def _recipe(self, role: Role) -> Recipe:
         """Return how to make a role's models; GPUs are dealt out one after the other."""
@@ -174,7 +176,9 @@ class Services:
         cfg, limits = self.cfg, (self.cfg.timeout, self.cfg.max_restarts)
         kind: Any = TrainerActor
         if cfg.hf is not None:
-            from beyond.services.real import RealTrainerActor as kind
+            from beyond.services.real import RealTrainerActor
+
+            kind = RealTrainerActor
         self.trainer_recipe = self._recipe(cfg.trainer)
         self.trainer = Replica("trainer", cfg.trainer.procs, kind, self._trainer_args, *limits)
         scores = cfg.hf is None or cfg.mode == "async" or cfg.correction != "none"

@@ -44,7 +44,8 @@ class ServiceTrainer(GRPOTrainer):
     """
 
     def __init__(self, cfg, **more: Any):
-        self.services, self.rest = cfg, {}
+        self.services = cfg
+        self.rest: dict[str, Any] = {}
         self.sampler: Tensor | None = None  # of the rollout that a loss is taken of
         super().__init__(config=cfg.hf, **more)
         if self.ref is not None:  # its log-probs come with the samples: no second model is kept
@@ -75,7 +76,8 @@ class ServiceTrainer(GRPOTrainer):
         """Make inner_steps optimizer steps on some rollouts, fewer at the end; as run does."""
         for _ in rollouts:
             batches.next_rows(self.place, self.rows, self.cfg)
-        self.batch, metrics = {"rollouts": rollouts, "inner": 0}, {}
+        self.batch = {"rollouts": rollouts, "inner": 0}
+        metrics: dict[str, float] = {}
         while self.batch is not None:
             begun, before = time.perf_counter(), self.done
             metrics = self.update(rollouts)
@@ -100,6 +102,7 @@ class ServiceTrainer(GRPOTrainer):
 
         @functools.wraps(loss.func if isinstance(loss, functools.partial) else loss)
         def with_weights(logp, old, ref, adv, mask, **extras):
+            assert self.sampler is not None  # set by piece_loss
             sampler = self.sampler[:, : mask.shape[1]]
             weights = token_weights(old, sampler, mask, self.services.tis_cap)
             return loss(logp, old, ref, adv, mask, weights=weights, **extras)
