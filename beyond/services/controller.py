@@ -113,6 +113,7 @@ class Services:
         self.rows, self.held = list(rows), list(held)
         self.used: list[dict] = []  # of a real model: the rows that the trainer can use
         self.prompts: Any = None
+        self.meetings: list[str] = []  # folders at which the trainer's processes find each other
         if cfg.hf is not None:
             self._get_real(generators)
         else:
@@ -169,7 +170,9 @@ class Services:
         """Return the arguments of a new trainer's processes; several meet at a new file."""
         if self.cfg.hf is None:
             return self.trainer_recipe, self.cfg
-        meeting = os.path.join(tempfile.mkdtemp(prefix="lab15-"), "meeting")
+        if self.cfg.trainer.procs > 1:
+            self.meetings.append(tempfile.mkdtemp(prefix="lab15-"))
+        meeting = os.path.join(self.meetings[-1], "meeting") if self.meetings else ""
         return self.trainer_recipe, self.cfg, self.rows, self.held, meeting
 
     def _make_roles(self, reward: str | None, generators: list[Generator] | None) -> None:
@@ -234,6 +237,8 @@ class Services:
 
     async def __aexit__(self, *_) -> None:
         await asyncio.gather(*[replica.stop() for replica in self.replicas])
+        for folder in self.meetings:
+            shutil.rmtree(folder, ignore_errors=True)
 
     # ---------------------------------------------------------- the loop
 
