@@ -373,7 +373,8 @@ def dry_run(flags: argparse.Namespace, make: Callable[[], Any], program: str,
     except (OSError, ValueError) as error:
         print(error)
         return 2
-    wrong, final = "", {}
+    wrong = ""
+    final: dict[str, Any] = {}
     try:
         final = dotted(dataclasses.asdict(make()), ())
     except torchforge.Refused as error:

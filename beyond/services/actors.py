@@ -209,6 +209,8 @@ class GeneratorActor(Member):
         """Return (groups of this process's share of the prompts, its random state after it)."""
         mine = share(len(prompts))
         prompts, answers = prompts[mine], answers[mine]
+        if not prompts:  # the last prompts of an epoch may be fewer than the processes
+            return [], torch.get_rng_state()
         found = self.lab.sample_group(self.policy, prompts, answers, G, temperature)
         out, responses = found["out"], found["responses"]
         with torch.no_grad():
@@ -260,6 +262,8 @@ class RewardActor(Member):
         groups = share(len(responses) // G)
         at = slice(groups.start * G, groups.stop * G)
         mine = {name: values[at] for name, values in columns.items()}
+        if not responses[at]:
+            return []
         return judged(self.reward, prompts[at], responses[at], mine, timeout)
 
     @endpoint
@@ -302,6 +306,8 @@ class ReferenceActor(Member):
     def logprobs(self, groups: list[Group]) -> list[list[float]]:
         """Return the log-probs of the responses of this process's share, a list for each."""
         groups = groups[share(len(groups))]
+        if not groups:
+            return []
         found = inputs_of(groups, pad_of(self.policy))
         out = out_of(self.policy, found, found["padding_mask"], self.temperature)
         with torch.no_grad():

@@ -37,6 +37,7 @@ TINY = {  # the lab's names of settings that train_hf calls otherwise
 SECTIONS = ("services", "grpo", "training", "loss")  # for the reader only
 SERVICE = ("mode", "staleness", "max_staleness", "sync_interval", "buffer_size", "correction",
            "tis_cap", "tis_level", "routing", "save_every", "timeout", "max_restarts")
+WORDS = (*ROLES, "ref_model", "reward_actor", "policy")  # of roles, as they are typed
 HEADINGS = (*SECTIONS, *ROLES)
 # Settings of train_hf that services have otherwise, or not at all.
 NOT_HERE = {"output_dir": "--out", "device": "the device of each role, such as trainer.device=cuda",
@@ -196,6 +197,8 @@ def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
             return name if where != "command line" else _elsewhere(name, where)
         return _put_role(settings, name, parts, path, value, where)
     name = parts[-1]
+    if len(parts) > 1 and name in (*(spec.name for spec in fields(Role)), "with_gpus"):
+        raise ValueError(f"{where}: unknown setting {path!r}{nearest(parts[0], WORDS)}")
     if name in hf_config.ELSEWHERE:
         return name if where != "command line" else _elsewhere(name, where)
     if name in NOT_HERE:
@@ -287,7 +290,7 @@ def from_flags(flags: argparse.Namespace) -> ServicesConfig:
     defaults = {"hf": dict(flags.defaults)} if getattr(flags, "defaults", None) else {}
 
     def make(**settings: Any) -> ServicesConfig:
-        return made(bool(flags.model), **settings)
+        return made(bool(getattr(flags, "model", None)), **settings)
 
     cfg = common.from_flags(flags, make, put, HEADINGS, "services", names, **defaults)
     return on_devices(cfg, flags.notices)

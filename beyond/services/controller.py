@@ -111,6 +111,9 @@ class Services:
         self.recipe = Recipe(os.path.abspath(lab), model, reward=reward, chat=chat)
         self.lab = self.recipe.functions()  # a broken file is named here, not in five processes
         self.rows, self.held = list(rows), list(held)
+        self.used: list[dict] = []  # of a real model: the rows that the trainer can use
+        self.prompts: Any = None
+        self.meetings: list[str] = []  # folders at which the trainer's processes find each other
         if cfg.hf is not None:
             self._get_real(generators)
         else:
@@ -118,7 +121,7 @@ class Services:
                 from_file(reward)
             self.recipe.policy()  # trained once, if it is not there yet
             make_batch = self.recipe.backend().make_batch
-            self.prompts: Any = Prompts(make_batch, cfg.prompts_per_iter, cfg.seed)
+            self.prompts = Prompts(make_batch, cfg.prompts_per_iter, cfg.seed)
         self.gpus = 0
         self._make_roles(reward, generators)
         self.buffer = ReplayBuffer(cfg.max_staleness)
@@ -136,6 +139,7 @@ class Services:
         Raises:
             ValueError: no rows, an unknown reward or loss, or what does not go together.
         """
+        assert self.cfg.hf is not None
         cfg, hf = self.cfg, with_own(self.cfg.hf, self.lab)
         preflight.model(str(self.recipe.model))
         if not self.rows:
@@ -155,7 +159,6 @@ class Services:
         needed = bool(hf.kl_beta) or hf.loss == "guide_custom"
         self.cfg = dataclasses.replace(cfg, hf=hf, beta=float(needed))
         self.recipe.hf = hf
-        self.prompts = None  # made of the usable rows, which the trainer finds
 
     def _recipe(self, role: Role) -> Recipe:
         """Return how to make a role's models; GPUs are dealt out one after the other."""
@@ -167,14 +170,18 @@ class Services:
         """Return the arguments of a new trainer's processes; several meet at a new file."""
         if self.cfg.hf is None:
             return self.trainer_recipe, self.cfg
-        meeting = os.path.join(tempfile.mkdtemp(prefix="lab15-"), "meeting")
+        if self.cfg.trainer.procs > 1:
+            self.meetings.append(tempfile.mkdtemp(prefix="lab15-"))
+        meeting = os.path.join(self.meetings[-1], "meeting") if self.meetings else ""
         return self.trainer_recipe, self.cfg, self.rows, self.held, meeting
 
     def _make_roles(self, reward: str | None, generators: list[Generator] | None) -> None:
         cfg, limits = self.cfg, (self.cfg.timeout, self.cfg.max_restarts)
         kind: Any = TrainerActor
         if cfg.hf is not None:
-            from beyond.services.real import RealTrainerActor as kind
+            from beyond.services.real import RealTrainerActor
+
+            kind = RealTrainerActor
         self.trainer_recipe = self._recipe(cfg.trainer)
         self.trainer = Replica("trainer", cfg.trainer.procs, kind, self._trainer_args, *limits)
         scores = cfg.hf is None or cfg.mode == "async" or cfg.correction != "none"
@@ -230,6 +237,8 @@ class Services:
 
     async def __aexit__(self, *_) -> None:
         await asyncio.gather(*[replica.stop() for replica in self.replicas])
+        for folder in self.meetings:
+            shutil.rmtree(folder, ignore_errors=True)
 
     # ---------------------------------------------------------- the loop
 

@@ -44,7 +44,8 @@ class ServiceTrainer(GRPOTrainer):
     """
 
     def __init__(self, cfg, **more: Any):
-        self.services, self.rest = cfg, {}
+        self.services = cfg
+        self.rest: dict[str, Any] = {}
         self.sampler: Tensor | None = None  # of the rollout that a loss is taken of
         super().__init__(config=cfg.hf, **more)
         if self.ref is not None:  # its log-probs come with the samples: no second model is kept
@@ -75,7 +76,8 @@ class ServiceTrainer(GRPOTrainer):
         """Make inner_steps optimizer steps on some rollouts, fewer at the end; as run does."""
         for _ in rollouts:
             batches.next_rows(self.place, self.rows, self.cfg)
-        self.batch, metrics = {"rollouts": rollouts, "inner": 0}, {}
+        self.batch = {"rollouts": rollouts, "inner": 0}
+        metrics: dict[str, float] = {}
         while self.batch is not None:
             begun, before = time.perf_counter(), self.done
             metrics = self.update(rollouts)
@@ -100,6 +102,7 @@ class ServiceTrainer(GRPOTrainer):
 
         @functools.wraps(loss.func if isinstance(loss, functools.partial) else loss)
         def with_weights(logp, old, ref, adv, mask, **extras):
+            assert self.sampler is not None  # set by piece_loss
             sampler = self.sampler[:, : mask.shape[1]]
             weights = token_weights(old, sampler, mask, self.services.tis_cap)
             return loss(logp, old, ref, adv, mask, weights=weights, **extras)
@@ -179,21 +182,30 @@ class RealTrainerActor(Member):
     """
 
     def __init__(self, recipe: Recipe, cfg, rows: list[dict], held: list[dict], meeting: str):
-        n = cfg.trainer.procs
-        self.world = ranks.World(rank(), n, rank(), torch.device(recipe.place()))
-        if n > 1 and not dist.is_initialized():
-            kind = "gloo" if recipe.device == "cpu" else "cpu:gloo,cuda:nccl"
-            dist.init_process_group(kind, store=dist.FileStore(meeting, n), rank=rank(),
-                                    world_size=n)
-        self.say = io.StringIO()
-        with contextlib.redirect_stdout(self.say):
-            policy = recipe.policy()
-            self.trainer = ServiceTrainer(
-                cfg, model=policy, reward_fn=combined(load_reward(recipe.reward)),
-                lab=recipe.functions(), eval_dataset=held, world=self.world)
-            self.rows = usable(rows, policy)
-            self.trainer.ready(self.rows)
+        self.recipe, self.cfg, self.given, self.held = recipe, cfg, rows, held
+        self.meeting, self.say = meeting, io.StringIO()
+        self.trainer: Any = None
         self.folder, self.log_open = Path(cfg.hf.output_dir), False
+
+    def build(self) -> None:
+        """Make the trainer, after all processes have met.
+
+        Raises:
+            OSError, ValueError: what is wrong with model, rows or settings, in one line.
+        """
+        n = self.cfg.trainer.procs
+        self.world = ranks.World(rank(), n, rank(), torch.device(self.recipe.place()))
+        if n > 1 and not dist.is_initialized():
+            kind = "gloo" if self.recipe.device == "cpu" else "cpu:gloo,cuda:nccl"
+            dist.init_process_group(kind, store=dist.FileStore(self.meeting, n), rank=rank(),
+                                    world_size=n)
+        with contextlib.redirect_stdout(self.say):
+            policy = self.recipe.policy()
+            self.trainer = ServiceTrainer(
+                self.cfg, model=policy, reward_fn=combined(load_reward(self.recipe.reward)),
+                lab=self.recipe.functions(), eval_dataset=self.held, world=self.world)
+            self.rows = usable(self.given, policy)
+            self.trainer.ready(self.rows)
 
     def told(self) -> str:
         """Return what was printed since the last call."""
@@ -204,7 +216,13 @@ class RealTrainerActor(Member):
 
     @endpoint
     def prepare(self) -> dict[str, Any]:
-        """Return the usable rows with their texts, the steps to be made, and what was printed."""
+        """Return the usable rows with their texts, the steps to be made, and what was printed.
+
+        Raises:
+            OSError, ValueError: what is wrong with model, rows or settings, in one line.
+        """
+        if self.trainer is None:
+            self.build()
         return {"rows": self.rows, "total": self.trainer.total, "told": self.told()}
 
     @endpoint

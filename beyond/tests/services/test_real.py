@@ -56,27 +56,26 @@ def rewards(folder):
     return f"exact=1,{folder / 'mine.py'}:digits=2"
 
 
-def services(folder, out, kills=(), model="model", own=None, how=signal.SIGKILL, **changes):
+def services(folder, out, kills=(), own=None, rows=7, **changes):
     """Train with services, end some processes on the way; return the history.
 
     Args:
         folder: of the fixture.
         out: output folder.
         kills: pairs (number of updates done, name of a replica), in order.
-        model: its folder below `folder`.
         own: settings of ServicesConfig.
-        how: the signal they get.
+        rows: how many.
         **changes: of GRPOConfig.
     """
     cfg = ServicesConfig.real(GRPOConfig(**(SMALL | changes)), **({"save_every": 1} | (own or {})))
     waiting = list(kills)
 
     async def go():
-        async with Services(cfg, LAB, out, str(folder / model), rewards(folder), None,
-                            tiny.rows(7), tiny.rows(4)) as made:
+        async with Services(cfg, LAB, out, str(folder / "model"), rewards(folder), None,
+                            tiny.rows(rows), tiny.rows(4)) as made:
             def step(version):
                 if waiting and waiting[0][0] == version:
-                    os.kill(made.pids[waiting.pop(0)[1]][0], how)
+                    os.kill(made.pids[waiting.pop(0)[1]][0], signal.SIGKILL)
 
             return await made.run(step=step, tell=lambda line: None)
 
@@ -85,10 +84,10 @@ def services(folder, out, kills=(), model="model", own=None, how=signal.SIGKILL,
     return history
 
 
-def plain(folder, out, model="model", **changes):
+def plain(folder, out, **changes):
     """Train as train_hf --step ours does; return the trainer."""
     cfg = GRPOConfig(**(SMALL | {"output_dir": str(out)} | changes))
-    made = GRPOTrainer(load_policy(folder / model, cfg), None,
+    made = GRPOTrainer(load_policy(folder / "model", cfg), None,
                        combined(load_reward(rewards(folder))), cfg, eval_dataset=tiny.rows(4))
     made.train(tiny.rows(7))
     return made
@@ -172,8 +171,9 @@ def test_an_exact_staleness_is_reproducible_with_corrections(tmp_path, folder):
 def test_two_trainer_processes_make_the_steps_of_one(tmp_path, folder, parallel):
     changes = {"num_train_epochs": 1, "learning_rate": 1e-3, "max_steps": 3}
     own = {"trainer": {"procs": 2}}
-    two = services(folder, tmp_path / "a", [(1, "trainer")], own=own, parallel=parallel, **changes)
-    one = services(folder, tmp_path / "b", **changes)
+    changes |= {"parallel": parallel}
+    two = services(folder, tmp_path / "a", [(1, "trainer")], own=own, rows=8, **changes)
+    one = services(folder, tmp_path / "b", rows=8, **(changes | {"parallel": "ddp"}))
     assert two["reward"] == pytest.approx(one["reward"])
     assert two["loss"] == pytest.approx(one["loss"], abs=1e-5)
     assert two["kl"] == pytest.approx(one["kl"], abs=1e-5)
