@@ -4,8 +4,9 @@
     python -m notebooks.trials                  measure what is missing
     python -m notebooks.trials t13 --force      measure this one again
 
-Three seeds each, in notebooks/trials.json: the evaluations as they are, everything else as means
-over 10 iterations. Stop with Ctrl-C at any time; the next call continues.
+Up to three seeds each, in notebooks/trials.json: the evaluations as they are, everything else as
+means over 10 iterations. Stop with Ctrl-C at any time; the next call continues. The chapter uses
+the seeds that all trials have.
 """
 
 import argparse
@@ -129,8 +130,14 @@ def keep(row, run):
     write_json(PATH, {"trials": {name: found[name] for name in TABLE if name in found}})
 
 
+def common_seeds():
+    """Return the seeds that every trial was measured with: only these are compared."""
+    seeds = [{run["seed"] for run in record["runs"]} for record in stored().values()]
+    return set.intersection(*seeds) if seeds else set()
+
+
 def at(name, key, it=None):
-    """Return the mean over the seeds of a quantity at an iteration, or at the end.
+    """Return the mean over the common seeds of a quantity at an iteration, or at the end.
 
     Args:
         name: of a trial.
@@ -139,8 +146,11 @@ def at(name, key, it=None):
             evaluation, or the last 50 iterations.
     """
     values = []
+    common = common_seeds()
     for run in stored()[name]["runs"]:
         history = run["history"]
+        if run["seed"] not in common:
+            continue
         if key.startswith("acc_"):
             values.append(history[key][-1 if it is None else history["eval_iter"].index(it)])
         elif it is None:

@@ -17,6 +17,8 @@ FIRST, LAST = 20, 50  # iterations averaged at the start and at the end of a cur
 @cache
 def lab():
     """The solution as a module."""
+    import tinylm  # noqa: F401 (before the file is loaded: reading torch counts as its time)
+
     return load_lab(ROOT / "solutions" / "lab15_grpo.py")
 
 
@@ -66,23 +68,23 @@ def run(name: str, key: str) -> float:
     return formulas.mean([formulas.mean(row[part:]) for row in rows])
 
 
-def run_at(name: str, key: str, it: int) -> float:
+def run_at(name: str, key: str, it: int, pick=formulas.mean) -> float:
     """An experiment after an iteration: its evaluation, or the mean of the ten iterations up to it.
 
-    Mean of the seeds.
+    Mean of the seeds, or what `pick` (min, max) takes of them.
     """
     path = FIGURES / "runs" / f"{name}.json"
     histories = [r["history"] for r in json.loads(path.read_text(encoding="utf-8"))["runs"]]
     if key.startswith("acc_"):
-        return formulas.mean([h[key][h["eval_iter"].index(it)] for h in histories])
-    return formulas.mean([formulas.mean(h[key][it - 10 : it]) for h in histories])
+        return pick([h[key][h["eval_iter"].index(it)] for h in histories])
+    return pick([formulas.mean(h[key][it - 10 : it]) for h in histories])
 
 
 def trial_seeds() -> int:
-    """The smallest number of seeds that a trial was measured with."""
+    """The number of seeds that all trials were measured with."""
     from notebooks import trials
 
-    return min(len(record["runs"]) for record in trials.stored().values())
+    return len(trials.common_seeds())
 
 
 def bug(letter: str, key: str) -> float:

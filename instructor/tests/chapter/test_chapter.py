@@ -298,7 +298,10 @@ def test_figures_have_a_file_an_alternative_text_and_results():
 
 
 def test_runs_behind_the_numbers_have_five_seeds():
-    """The chapter says so; python -m notebooks.experiments measures those that are missing."""
+    """The chapter says so; python -m notebooks.experiments measures those that are missing.
+
+    What notebooks/trials.py measures has fewer, and the text says how many.
+    """
     names = set(re.findall(r'\brun\("(\w+)"', "".join(map(read, DOCUMENTS))))
     for _, target in own_figures():
         names |= set(facts.results(Path(target).stem).get("sources", {}))
