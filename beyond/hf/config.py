@@ -172,16 +172,7 @@ def file_flags(flags: argparse.Namespace, program: str, **defaults: Any) -> None
     Raises:
         OSError, ValueError: the file cannot be used.
     """
-    found: dict[str, Any] = {}
-    if flags.config:
-        for path, value in read_file(flags.config, program).items():
-            name = path.split(".")[-1].replace("-", "_")
-            others = ("train_hf", "sft", "services_run", "smollm_run")
-            if path == f"{RECORD}.program" and value != program and value in others:
-                raise ValueError(f"{flags.config} is the record of a run of beyond.{value}: "
-                                 f"python -m beyond.{value} --config {flags.config}")
-            if path.partition(".")[0] != RECORD and name in ELSEWHERE:
-                found[name] = value
+    found = _elsewhere(flags.config, program) if flags.config else {}
     for name in ELSEWHERE:
         if hasattr(flags, name) and getattr(flags, name) is None:
             setattr(flags, name, found.get(name, defaults.get(name)))
@@ -193,6 +184,20 @@ def file_flags(flags: argparse.Namespace, program: str, **defaults: Any) -> None
         value = getattr(flags, name, None)
         if value is not None and not isinstance(value, str):
             raise ValueError(f"{flags.config}: {name} = {value!r} is not allowed; give a text")
+
+
+def _elsewhere(config: Any, program: str) -> dict[str, Any]:
+    """Return the flags that a file of settings has, by name; refuse another program's record."""
+    found: dict[str, Any] = {}
+    for path, value in read_file(config, program).items():
+        name = path.split(".")[-1].replace("-", "_")
+        others = ("train_hf", "sft", "services_run", "smollm_run")
+        if path == f"{RECORD}.program" and value != program and value in others:
+            raise ValueError(f"{config} is the record of a run of beyond.{value}: "
+                             f"python -m beyond.{value} --config {config}")
+        if path.partition(".")[0] != RECORD and name in ELSEWHERE:
+            found[name] = value
+    return found
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

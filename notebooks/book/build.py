@@ -80,6 +80,32 @@ class Links:
         path = posixpath.relpath(place, folder or ".")
         return path + (f"#{anchor}" if anchor else "")
 
+    def _changed(self, match, name):
+        """Return what a link becomes on the page of a file; see relinked."""
+        folder = posixpath.dirname(name)
+        picture, words, target, title = match.groups()
+        path, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target):
+            return match[0]
+        if picture:  # a line break in an alternative text would join two words
+            words = " ".join(words.split())
+        place = posixpath.normpath(posixpath.join(folder, path)) if path else name
+        if f"{place}/README.md" in self.names:
+            place += "/README.md"
+        if place in self.names or (place == CHAPTER and self.parts):
+            if place == name and place != CHAPTER and not path:
+                return match[0]
+            return f"{picture}[{words}]({self.target(place, anchor, folder)}{title})"
+        vector = posixpath.splitext(place)[0] + ".svg"
+        if picture and (TOP / vector).is_file():
+            place = vector
+            target = posixpath.relpath(place, folder or ".")
+        elif place.startswith(CLOSED) or (TOP / place).is_dir() or place.endswith(".md"):
+            return words
+        if (TOP / place).is_file():
+            self.copied.add(place)
+        return f"{picture}[{words}]({target}{title})"  # Sphinx complains of what is not there
+
     def relinked(self, text, name):
         """Return Markdown whose links lead to pages and files of the book.
 
@@ -87,31 +113,8 @@ class Links:
         added to copied and becomes a download; a folder with a README.md that is a page leads
         there; what is not in the book keeps its text only. A picture is the SVG if there is one.
         """
-        folder = posixpath.dirname(name)
-
         def changed(match):
-            picture, words, target, title = match.groups()
-            path, _, anchor = target.partition("#")
-            if re.match(r"[a-z]+:", target):
-                return match[0]
-            if picture:  # a line break in an alternative text would join two words
-                words = " ".join(words.split())
-            place = posixpath.normpath(posixpath.join(folder, path)) if path else name
-            if f"{place}/README.md" in self.names:
-                place += "/README.md"
-            if place in self.names or (place == CHAPTER and self.parts):
-                if place == name and place != CHAPTER and not path:
-                    return match[0]
-                return f"{picture}[{words}]({self.target(place, anchor, folder)}{title})"
-            vector = posixpath.splitext(place)[0] + ".svg"
-            if picture and (TOP / vector).is_file():
-                place = vector
-                target = posixpath.relpath(place, folder or ".")
-            elif place.startswith(CLOSED) or (TOP / place).is_dir() or place.endswith(".md"):
-                return words
-            if (TOP / place).is_file():
-                self.copied.add(place)
-            return f"{picture}[{words}]({target}{title})"  # Sphinx complains of what is not there
+            return self._changed(match, name)
 
         parts, last = [], 0
         for fence in split.FENCE.finditer(text):

@@ -199,12 +199,12 @@ def documented_arguments(node):
     """Return the names under "Args:" of a docstring; None without that section."""
     doc = inspect.cleandoc(ast.get_docstring(node) or "")
     section = re.search(r"^Args:\n((?:[ ]+.*\n?|\n)+)", doc, re.M)
-    rows = section and re.findall(r"^    ([\w*, ]+):", section[1], re.M)  # one name, or several
+    rows = section and re.findall(r"^    ([\w*][\w*, ]*):", section[1], re.M)  # one or several
     return rows and [name.strip("* ") for row in rows for name in row.split(",")]
 
 
 def signatures(name):
-    """Yield (syntax node with the docstring, names of the parameters) of a file's functions.
+    """Yield (node with the docstring, parameters, catch-alls) of a file's functions.
 
     A class documents the parameters of its __init__.
     """
@@ -217,19 +217,20 @@ def signatures(name):
         args = [x.arg for x in [*a.posonlyargs, *a.args]]
         if f in in_classes and args[:1] in (["self"], ["cls"]):
             args = args[1:]
-        args += [x.arg for x in [a.vararg, *a.kwonlyargs, a.kwarg] if x]
-        yield f, args
+        args += [x.arg for x in a.kwonlyargs]
+        more = [x.arg for x in (a.vararg, a.kwarg) if x]
+        yield f, args, more
         if f.name == "__init__":
-            yield in_classes[f], args
+            yield in_classes[f], args, more
 
 
 def test_documented_arguments_are_the_signature():
     wrong = []
     for name in python_files():
         if "/attacks/" not in name and "/wheats/" not in name:
-            for node, args in signatures(name):
+            for node, args, more in signatures(name):
                 documented = documented_arguments(node)
-                if documented is not None and sorted(documented) != sorted(args):
+                if documented and not {*args} <= {*documented} <= {*args, *more}:
                     wrong.append(f"{name}: {node.name}")
     assert not wrong
 
