@@ -159,10 +159,11 @@ def guess(title, guesses, happened):
     open_ones = [name for name in happened if not is_number(guesses.get(name, ...))]
     rows = []
     for name, value in happened.items():
+        value = round(float(value), 6) + 0.0  # rounding errors are 0, and 0 has no sign
         known = name not in open_ones
-        off = float(guesses[name]) - float(value) if known else None
+        off = round(float(guesses[name]) - value, 6) if known else None
         rows.append([name, f"{float(guesses[name]):g}" if known else "no prediction",
-                     f"{float(value):.4g}", "" if off is None else f"{off:+.4g}"])
+                     f"{value:.4g}", "" if off is None else f"{off:+.4g}"])
     display(table(title, ["", "you said", "it was", "difference"], rows))
     if open_ones:
         print("Without a prediction: " + ", ".join(open_ones) + ". Type a number in the cell that "

@@ -44,7 +44,8 @@ def run(name, lab, runs, fast=True, timeout=300):
     book = read(name)
     settings = {"LAB15_LAB": str(lab), "LAB15_RUNS": str(runs), "LAB15_FAST": "1" if fast else ""}
     env = os.environ | settings | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(TOP)}
-    client = NotebookClient(book, timeout=timeout, kernel_name="python3", store_widget_state=False,
+    client = NotebookClient(book, timeout=timeout, startup_timeout=timeout, kernel_name="python3",
+                            store_widget_state=False,
                             extra_arguments=["--log-level=ERROR"],
                             resources={"metadata": {"path": str(HERE)}})
     start = time.monotonic()
