@@ -191,7 +191,8 @@ def put_index(app, env):
         for docname, target, title, text in texts:
             count = len(as_word.findall(text))
             explained = title.lower().endswith("glossary") and count
-            if explained or as_word.search(title) or count >= OFTEN.get(name, FEWEST):
+            fewest = OFTEN.get(name, 1 if kind else FEWEST)  # code names are rarely said by chance
+            if explained or as_word.search(title) or count >= fewest:
                 weight = 2 if prefix_of(docname) else 1
                 hits.append((bool(explained), bool(as_word.search(title)), weight * count,
                              docname, target))
