@@ -282,8 +282,8 @@ function view(redraw) {
       has the advantage A of its response, and its part of the goal is rho times A: raise the
       ratio of a good token, lower that of a bad one.</p>
     <p>The <dfn>clip</dfn> stops rewarding a move that has gone far enough: a good token beyond
-      1 + eps, or a bad one below 1 \u2212 eps, has no gradient any more. eps is ${num(state.eps, 2)}
-      here.</p>
+      1 + eps, or a bad one below 1 \u2212 eps, has no gradient any more. Here eps is
+      ${num(state.eps, 2)}.</p>
     ${asked}
     ${
       open
