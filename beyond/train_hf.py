@@ -73,7 +73,7 @@ def fill_in(flags: argparse.Namespace) -> None:
         return
     if flags.resume and not flags.config:
         usual = GRPOConfig.output_dir if flags.data not in (None, "sums") else SUMS["output_dir"]
-        own = Path(flags.output_dir or usual) / record.NAME
+        own = Path(str(flags.output_dir or usual)) / record.NAME
         if record.read(own.parent)[1].get("program") in ("train_hf", "sft"):
             flags.config = str(own)
     file_flags(flags, "train_hf", data="sums", reward="exact", threads=0)
@@ -124,7 +124,7 @@ def rewards_of(text: str) -> dict[str, str]:
     Raises:
         ValueError: one is unknown, or there is no such file.
     """
-    found = {}
+    found: dict[str, str] = {}
     for part in text.split(","):
         name, mark, weight = part.strip().rpartition("=")
         name = name if mark and ".py:" not in weight else part.strip()

@@ -26,6 +26,7 @@ the population std: the lab's are sqrt(G / (G - 1)) times as large (7% at G = 8,
 
 import copy
 import dataclasses
+import functools
 import inspect
 import types
 from collections.abc import Callable
@@ -78,7 +79,7 @@ class TRLTrainer(Base):
             raise ImportError(f"this TRL has no {', '.join(missing)}: it is not version 1.16")
         if named := isinstance(loss, str) and loss in names.NAMES:
             adv = adv or names.own(loss)["adv"]
-            args, kwargs = with_config(args, kwargs, lambda given: by_name(given, loss))
+            args, kwargs = with_config(args, kwargs, functools.partial(by_name, loss=loss))
         adv = adv or "trl"
         super().__init__(*args, **kwargs)
         lab = lab or default_lab()

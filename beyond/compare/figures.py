@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from matplotlib import rc_context
@@ -49,7 +49,7 @@ def saved(draw: Callable[[], Figure], name: str) -> dict[str, bytes]:
         name: the figure's; the ids in the SVG depend on it, so that two can stand in one page.
     """
     found = {}
-    with rc_context(SETTINGS | {"svg.hashsalt": name}):
+    with rc_context(cast(Any, SETTINGS | {"svg.hashsalt": name})):
         figure = draw()
         kinds: dict[str, dict[str, None]] = {"svg": {"Date": None, "Creator": None},
                                              "png": {"Software": None}}  # fmt: skip

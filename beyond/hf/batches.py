@@ -15,7 +15,7 @@ from beyond.parallel.ranks import World, my_part
 BY_ROW = ("adv", "rewards", "prompts", "responses")
 
 
-def next_rows(place: dict[str, int], rows: list[dict], cfg) -> list[dict]:
+def next_rows(place: dict[str, int], rows: list, cfg) -> list:
     """Return the next prompts_per_step rows of this epoch's order, fewer at its end.
 
     Args:

@@ -322,7 +322,7 @@ def lora_config(cfg: GRPOConfig):
         from peft import LoraConfig
     except ImportError:
         raise ValueError("lora_rank needs peft: pip install peft") from None
-    alpha = 2 * cfg.lora_rank if cfg.lora_alpha is None else cfg.lora_alpha
+    alpha: Any = 2 * cfg.lora_rank if cfg.lora_alpha is None else cfg.lora_alpha
     targets = [name.strip() for name in (cfg.lora_targets or "").split(",") if name.strip()]
     return LoraConfig(
         r=cfg.lora_rank, lora_alpha=alpha, lora_dropout=cfg.lora_dropout,
@@ -356,7 +356,7 @@ def add_lora(model, settings, seed: int):
                              f"{', '.join(sorted(layers))}") from None
 
 
-def shown(names: Any) -> str:
+def shown(names: Any) -> Any:
     """Return names of layers as they are typed."""
     return names if isinstance(names, str) or names is None else ",".join(sorted(names))
 
@@ -385,7 +385,7 @@ def adapted(model, cfg: GRPOConfig, peft_config=None):
         return model, False
     if has:
         _same_adapter(model, wanted)
-    config = model.peft_config[model.active_adapters[0]] if has else wanted
+    config: Any = model.peft_config[model.active_adapters[0]] if has else wanted
     if config.is_prompt_learning:
         raise ValueError(f"{config.peft_type.value}: adapters that are prompts cannot be trained "
                          "here; take LoRA")

@@ -165,7 +165,7 @@ class SFTTrainer:
         Args:
             seconds: how long it took.
         """
-        return self.folder.report(f"{self.done} steps", seconds)
+        return self.folder.last_line(f"{self.done} steps", seconds)
 
     def answered(self, dataset) -> list[dict]:
         """Return the usable rows that have a reference; say what is left out, and what is cut."""

@@ -113,7 +113,7 @@ class GRPOTrainer:
         # What a command adds to run.yaml: settings of its own, files, and how it was started.
         self.about: dict[str, Any] = {"settings": {}, "files": {}, "run": {}}
         self.facts: dict[str, Any] = {}  # files and rows, as in run.yaml
-        self.folder: RunFolder | None = None
+        self.folder: Any = None  # a RunFolder while it trains
         self.kept_at: int | None = None  # the step of the newest checkpoint
         self.whole = LabStep(self) if cfg.step == "lab" else None
 
@@ -366,7 +366,7 @@ class GRPOTrainer:
         Args:
             seconds: how long it took.
         """
-        return self.folder.report(f"{self.done} steps", seconds)
+        return self.folder.last_line(f"{self.done} steps", seconds)
 
     def say(self, text: str) -> None:
         """Print, on one rank."""

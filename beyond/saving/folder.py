@@ -5,7 +5,7 @@
         folder.begin(settings, run)              # an earlier run becomes runs/x.earlier-1
         ...
         folder.keep()                            # a step is made: it stays
-        print(folder.report("20 steps", 72.0))
+        print(folder.last_line("20 steps", 72.0))
 
 Without keep() the folder is removed again, and an earlier run gets its name back. The folder itself
 is lab15_run.Folder: the lab's own training has the same rules.
@@ -92,7 +92,7 @@ class RunFolder(lab15_run.Folder):
         """Note that a step is made: from here on the folder stays."""
         self.kept = True
 
-    def report(self, what: str, seconds: float) -> str:
+    def last_line(self, what: str, seconds: float) -> str:
         """Return the last line of a run: where its results are, how long, from what to what.
 
         Args:

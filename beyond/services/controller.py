@@ -391,7 +391,7 @@ class Services:
         texts = [e.completion.text for e in episodes]
         with self.timed("reward"):
             if self.cfg.hf is not None:
-                rows = [self.used[e.row] for e in episodes]
+                rows = [self.used[e.row] for e in episodes if e.row is not None]
                 names = {k for row in rows for k in row} - {"prompt", "text"}
                 more = {k: [row.get(k) for row in rows] for k in names}
                 more["completion_ids"] = [e.completion.token_ids for e in episodes]

@@ -127,7 +127,7 @@ class ServiceTrainer(GRPOTrainer):
         mask = found["padding_mask"]
         out = out_of(policy, found, mask, cfg.temperature) | {"stop": policy.stop}
         with torch.no_grad(), ranks.whole(self.through):
-            known = [e.completion.entropies for e in episodes]
+            known: list = [e.completion.entropies for e in episodes]
             out["entropy"] = (
                 torch.tensor([filled(e, mask.shape[1], 0.0) for e in known], device=policy.device)
                 if all(e is not None for e in known) else backend.token_entropies(policy, out))
@@ -135,7 +135,7 @@ class ServiceTrainer(GRPOTrainer):
             entropy = backend.token_entropy(policy, out)
             old = backend.sequence_logprobs(policy, out) if self.scores_old else None
         sampler = found["sampler_logprobs"].to(policy.device)
-        ref = [e.ref_logprobs for e in episodes]
+        ref: list = [e.ref_logprobs for e in episodes]
         rollout = {
             "out": out, "adv": adv[rows], "rewards": rewards[rows], "old": old, "entropy": entropy,
             "ref": None if ref[0] is None else torch.tensor(
@@ -201,8 +201,9 @@ class RealTrainerActor(Member):
                                     world_size=n)
         with contextlib.redirect_stdout(self.say):
             policy = self.recipe.policy()
+            reward = load_reward(self.recipe.reward or "exact")
             self.trainer = ServiceTrainer(
-                self.cfg, model=policy, reward_fn=combined(load_reward(self.recipe.reward)),
+                self.cfg, model=policy, reward_fn=combined(reward),
                 lab=self.recipe.functions(), eval_dataset=self.held, world=self.world)
             self.rows = usable(self.given, policy)
             self.trainer.ready(self.rows)

@@ -5,6 +5,7 @@ says of Task 3 is what `python -m pytest -k task3` says.
 """
 
 import contextlib
+import functools
 import importlib
 import io
 import itertools
@@ -45,7 +46,7 @@ def tests_of(number: int) -> Iterator[Callable[[Any], Any]]:
                 names = mark.args[0]
                 names = names.replace(" ", "").split(",") if isinstance(names, str) else names
                 given |= dict(zip(names, [value] if len(names) == 1 else value))
-            yield lambda lab, test=test, given=given: test(lab, **given)
+            yield functools.partial(test, **given)
 
 
 def failure_of(lab: Any, number: int) -> BaseException | None:
@@ -94,7 +95,7 @@ def differences(path: str | Path, numbers: Iterable[int]) -> list[str]:
         lab = load_lab(path)
         for number in numbers:
             try:
-                error = in_time(lambda number=number: failure_of(lab, number), LIMIT)
+                error = in_time(functools.partial(failure_of, lab, number), LIMIT)
             except TimeoutError as late:
                 error = late
             if error is not None:

@@ -63,7 +63,7 @@ TRAIN_HF = [
     (["--group-size", "1"], 2, "group_size = 1 is not allowed"),
     (["--loss", "dappo"], 2, "did you mean dapo"),
     (["--loss", "dapo_full"], 2, "here take dapo_group"),
-    (["--adv", "grup"], 2, "did you mean group"),
+    (["--adv", "groop"], 2, "did you mean group"),
     (["--kl", "k9"], 2, "kl = 'k9' is unknown"),
     (["--loss", "gone.py:f"], 2, "there is no file gone.py"),
     (["--loss", "FILES/mine.py"], 2, "give the function as well"),
