@@ -340,10 +340,11 @@ class GRPOTrainer:
             self.say(f"Stopped by Ctrl-C after {self.done} of {total} steps"
                      f"{self.place_to_go_on(start)}")
         finally:
-            missing = not (Path(self.cfg.output_dir) / "final").is_dir()
             # After an error the other ranks are not here to save with: torchrun ends them.
-            if self.done > (0 if missing else start) and not (failed and self.world.many):
-                self.save("final", whole=False)
+            if not (failed and self.world.many):
+                final = (Path(self.cfg.output_dir) / "final").is_dir()
+                if self.done > (start if ranks.gather(self.world, final)[0] else 0):
+                    self.save("final", whole=False)
             if self.world.main:
                 self.log.close()
 
@@ -514,7 +515,8 @@ class GRPOTrainer:
     def write_model(self, folder: Path) -> None:
         """Write model and tokenizer to a folder; every rank must call it."""
         same = Path(self.cfg.output_dir) / f"checkpoint-{self.done}"
-        if self.kept_at == self.done and (same / checkpoints.STATE).is_file():
+        there = self.kept_at == self.done and (same / checkpoints.STATE).is_file()
+        if ranks.gather(self.world, there)[0]:  # rank 0's view: others may see it later
             if self.world.main:
                 checkpoints.link_model(same, folder)
             return
