@@ -288,7 +288,7 @@ def test_outputs_have_no_progress_bars(pages):
     for path, page in pages.items():
         assert not re.search(r"\d%\|", page.text), path.name
         assert "UserWarning" not in page.text, path.name
-        assert "JPY_SESSION_NAME" not in page.text, f"{path.name} shows how a notebook finds the lab"
+        assert "JPY_SESSION_NAME" not in page.text, f"{path.name}: the first cell"
 
 
 def test_nothing_is_loaded_from_elsewhere(pages):
