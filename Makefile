@@ -29,11 +29,12 @@ NOTEBOOKS_LINE = -m notebooks.lab
 FIGURES_LINE = -m notebooks.figures
 EXPERIMENTS_LINE = -m notebooks.experiments
 BOOK_LINE = -m notebooks.book
+EXPLORE_LINE = -m notebooks.explore
 SMOLLM_LINE = -m beyond.smollm_run
 LINT_LINE = -m ruff check .
 CLEAN_LINE = -m tests.install --clean
 
-.PHONY: help setup train test test-all test-mine watch lab figures experiments book smollm lint clean
+.PHONY: help setup train test test-all test-mine watch lab figures experiments explore book smollm lint clean
 
 help:
 	@echo "make setup      makes .venv, installs requirements.txt (also done by train and test)"
@@ -54,6 +55,8 @@ help:
 	@echo "                .venv/bin/python $(FIGURES_LINE)"
 	@echo "make experiments  measures what is missing of those results (--force: all, half an hour)"
 	@echo "                .venv/bin/python $(EXPERIMENTS_LINE)"
+	@echo "make explore    writes explore.html: GRPO in your browser, its model sampling and learning"
+	@echo "                .venv/bin/python $(EXPLORE_LINE)"
 	@echo "make book       makes a web site of chapter and notebooks that needs no network"
 	@echo "                .venv/bin/python $(BOOK_LINE)"
 	@echo "make smollm     the five functions teach SmolLM2-135M to add (100 MB once, minutes)"
@@ -93,6 +96,9 @@ figures: setup
 
 experiments: setup
 	$(VENV_PYTHON) $(EXPERIMENTS_LINE)
+
+explore: setup
+	$(VENV_PYTHON) $(EXPLORE_LINE)
 
 book:
 	@$(PYTHON) $(SETUP_LINE) --dev

@@ -1,4 +1,4 @@
-"""Build what is handed out: the student's bundle, the notebooks, the nbgrader course, a zip.
+"""Build what is handed out or shown: bundle, course, Gradescope zip, notebooks, quiz, slides.
 
     python -m instructor.build bundle --help
 
@@ -9,7 +9,7 @@ import argparse
 import importlib
 import sys
 
-NAMES = ("bundle", "course", "gradescope", "notebooks")
+NAMES = ("bundle", "course", "gradescope", "notebooks", "quiz", "slides")
 
 
 def main(args: list[str] | None = None) -> int:

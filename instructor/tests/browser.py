@@ -1,7 +1,7 @@
 """A real browser for tests, and the Jupyter server that it looks at.
 
 Needs Playwright's Python package (instructor/requirements.txt) and a Chromium or Chrome of the
-system; a test that asks for a page is skipped, with the name of what is missing, without them.
+system; without them a test that needs a page is skipped, with the name of what is missing.
 """
 
 import contextlib
@@ -42,30 +42,37 @@ def missing():
 
 
 @contextlib.contextmanager
-def page(width=1400, height=900):
-    """Yield an empty page of a new browser with a profile of its own.
-
-    Every wait in it ends after PATIENCE seconds. Skips the test where there is no browser.
-    """
+def chromium():
+    """Yield a new browser with a profile of its own; skip the test where there is none."""
     if lacking := missing():
         pytest.skip(lacking)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=find_chromium(), args=list(FLAGS))
+        started = driver.chromium.launch(executable_path=find_chromium(), args=list(FLAGS))
         try:
-            opened = browser.new_page(viewport={"width": width, "height": height})
-            opened.set_default_timeout(1000 * PATIENCE)
-            # A page with an unsaved notebook asks before it is left.
-            opened.on("dialog", lambda dialog: dialog.accept())
-            yield opened
+            yield started
         finally:
-            browser.close()
+            started.close()
+
+
+@contextlib.contextmanager
+def page(width=1400, height=900):
+    """Yield an empty page of a new browser.
+
+    Every wait in it ends after PATIENCE seconds. Skips the test where there is no browser.
+    """
+    with chromium() as started:
+        opened = started.new_page(viewport={"width": width, "height": height})
+        opened.set_default_timeout(1000 * PATIENCE)
+        # A page with an unsaved notebook asks before it is left.
+        opened.on("dialog", lambda dialog: dialog.accept())
+        yield opened
 
 
 @contextlib.contextmanager
 def jupyter(command, folder, home, **settings):
-    """Run a command that starts a Jupyter server; yield what the server says of itself.
+    """Run a command that starts a Jupyter server; yield the server's own description.
 
     Args:
         command: a list; it must let --no-browser and flags of jupyter_server through.

@@ -30,6 +30,8 @@ FOR_TEACHERS = "For teachers"
 TITLES = {"README.md": "Set up and start", NOTES: "Notes and answers",
           "solutions/README.md": "The solutions", "beyond/README.md": "Beyond the lab",
           "beyond/launch/README.md": "Many processes, many machines"}
+EXPLORE = "explore.html"  # the finished page with the scenes (notebooks.explore)
+SCENES = {2: 1, 3: 2, 4: 3, 5: 4, 6: 5, 7: 7}  # section of the chapter: scene that shows it
 EXTRAS = "(finished pages)"  # stands in index.md where the list of them goes
 FIRST = "Before you start"  # the page with what stands before section 1
 # Never copied into the book, whoever links to them.
@@ -78,6 +80,32 @@ class Links:
         path = posixpath.relpath(place, folder or ".")
         return path + (f"#{anchor}" if anchor else "")
 
+    def _changed(self, match, name):
+        """Return what a link becomes on the page of a file; see relinked."""
+        folder = posixpath.dirname(name)
+        picture, words, target, title = match.groups()
+        path, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target):
+            return match[0]
+        if picture:  # a line break in an alternative text would join two words
+            words = " ".join(words.split())
+        place = posixpath.normpath(posixpath.join(folder, path)) if path else name
+        if f"{place}/README.md" in self.names:
+            place += "/README.md"
+        if place in self.names or (place == CHAPTER and self.parts):
+            if place == name and place != CHAPTER and not path:
+                return match[0]
+            return f"{picture}[{words}]({self.target(place, anchor, folder)}{title})"
+        vector = posixpath.splitext(place)[0] + ".svg"
+        if picture and (TOP / vector).is_file():
+            place = vector
+            target = posixpath.relpath(place, folder or ".")
+        elif place.startswith(CLOSED) or (TOP / place).is_dir() or place.endswith(".md"):
+            return words
+        if (TOP / place).is_file():
+            self.copied.add(place)
+        return f"{picture}[{words}]({target}{title})"  # Sphinx complains of what is not there
+
     def relinked(self, text, name):
         """Return Markdown whose links lead to pages and files of the book.
 
@@ -85,31 +113,8 @@ class Links:
         added to copied and becomes a download; a folder with a README.md that is a page leads
         there; what is not in the book keeps its text only. A picture is the SVG if there is one.
         """
-        folder = posixpath.dirname(name)
-
         def changed(match):
-            picture, words, target, title = match.groups()
-            path, _, anchor = target.partition("#")
-            if re.match(r"[a-z]+:", target):
-                return match[0]
-            if picture:  # a line break in an alternative text would join two words
-                words = " ".join(words.split())
-            place = posixpath.normpath(posixpath.join(folder, path)) if path else name
-            if f"{place}/README.md" in self.names:
-                place += "/README.md"
-            if place in self.names or (place == CHAPTER and self.parts):
-                if place == name and place != CHAPTER and not path:
-                    return match[0]
-                return f"{picture}[{words}]({self.target(place, anchor, folder)}{title})"
-            vector = posixpath.splitext(place)[0] + ".svg"
-            if picture and (TOP / vector).is_file():
-                place = vector
-                target = posixpath.relpath(place, folder or ".")
-            elif place.startswith(CLOSED) or (TOP / place).is_dir() or place.endswith(".md"):
-                return words
-            if (TOP / place).is_file():
-                self.copied.add(place)
-            return f"{picture}[{words}]({target}{title})"  # Sphinx complains of what is not there
+            return self._changed(match, name)
 
         parts, last = [], 0
         for fence in split.FENCE.finditer(text):
@@ -173,6 +178,21 @@ def contents(groups):
     return "\n".join(lines) + "\n"
 
 
+def with_scene(text, name):
+    """Return a section's text with a link to its scene of EXPLORE below the title.
+
+    Args:
+        text: of the section, which starts with its title (and labels above it).
+        name: of its page, such as "section-2".
+    """
+    scene = SCENES.get(int(name.partition("-")[2] or 0))
+    if scene is None:
+        return text
+    link = (f'<p class="scene"><a class="reference" href="{EXPLORE}#scene={scene}">See it happen: '
+            f"scene {scene} of the page in which the model samples and learns</a></p>")
+    return re.sub(r"^# .+\n", lambda title: f"{title[0]}\n{link}\n\n", text, count=1, flags=re.M)
+
+
 def front(text, groups, extras):
     """Return index.md: its text, the finished pages, then every page by group.
 
@@ -211,7 +231,9 @@ def gather(folder, executed, extras=None, students=False):
     links = Links([name for names in found.values() for name in names], parts)
     for part in parts:
         path = folder / f"{part.name}.md"
-        path.write_text(links.relinked(part.text, CHAPTER), encoding="utf-8")
+        page = links.relinked(part.text, CHAPTER)
+        page = with_scene(page, part.name) if EXPLORE in (extras or {}) else page
+        path.write_text(page, encoding="utf-8")
         links.copied |= pictures(part.text, CHAPTER)
     dropped = {}
     for name in (name for names in found.values() for name in names):

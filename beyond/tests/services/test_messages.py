@@ -1,6 +1,5 @@
 """Services without Monarch: types, buffer, prompts, settings, and the vLLM adapter."""
 
-import argparse
 import asyncio
 import os
 import random
@@ -14,19 +13,21 @@ import pytest
 import torch
 
 import tinylm
-from beyond import services_run
+from beyond.hf.config import GRPOConfig
 from beyond.services.config import Role, ServicesConfig, add_arguments, from_flags
 from beyond.services.messages import (
     Completion,
     Episode,
     Prompts,
     ReplayBuffer,
+    RowPrompts,
     batch_of,
     from_plain,
     inputs_of,
     plain,
 )
 from beyond.services.vllm import VLLMGenerator
+from beyond.settings import Parser
 from beyond.tests.services.fake_vllm import END, running
 
 TOP = Path(__file__).resolve().parents[3]
@@ -95,17 +96,40 @@ def test_prompts_are_those_of_the_plain_loop_in_any_order_of_asking():
     rng = random.Random(5)
     wanted = [tinylm.make_batch(4, rng) for _ in range(4)]
     prompts = Prompts(tinylm.make_batch, 4, 5)
-    assert [prompts.of(n) for n in (2, 0)] == [wanted[2], wanted[0]]
+    assert [prompts.of(n) for n in (2, 0)] == [[(*wanted[n], None)] for n in (2, 0)]
     again = Prompts(tinylm.make_batch, 4, 0)
     again.restore(prompts.state())
-    assert [again.of(n) for n in (1, 3)] == [wanted[1], wanted[3]]
+    assert [again.of(n) for n in (1, 3)] == [[(*wanted[n], None)] for n in (1, 3)]
+
+
+def test_rows_come_in_train_hfs_order_in_any_order_of_calls_and_after_a_restore():
+    from beyond.hf.batches import next_rows
+
+    rows = [{"text": f"{i}=", "reference": i} for i in range(5)]
+    cfg = GRPOConfig(prompts_per_step=2, gradient_accumulation_steps=2, seed=3)
+    place, wanted = {"epoch": 0, "row": 0}, []
+    for _ in range(4):  # two epochs: 2 + 2 and 1 rows, twice
+        wanted.append([])
+        for _ in range(2):
+            at = next_rows(place, list(range(5)), cfg)
+            wanted[-1].append(([f"{i}=" for i in at], [str(i) for i in at], at))
+            if place["row"] == 0:
+                break
+    assert [len(call) for call in wanted] == [2, 1, 2, 1]
+    prompts = RowPrompts(rows, cfg)
+    assert [prompts.of(n) for n in (1, 0)] == [wanted[1], wanted[0]]
+    again = RowPrompts(rows, cfg)
+    again.restore(prompts.state())
+    assert [again.of(n) for n in (3, 2)] == [wanted[3], wanted[2]]
+    with pytest.raises(ValueError, match="on 5 usable rows, and now there are 4"):
+        RowPrompts(rows[:4], cfg).restore(prompts.state())
 
 
 # ============================================================== settings
 
 
 def config(*args):
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     add_arguments(parser)
     return from_flags(parser.parse_args(list(args)))
 
@@ -118,7 +142,8 @@ def test_settings_of_a_torchforge_file_are_understood(tmp_path):
         "  ref_model: {procs: 1, num_replicas: 1, with_gpus: true}\n", encoding="utf-8")
     cfg = config("services.generator.procs=1", "--config", str(path), "--max-staleness", "3")
     assert (cfg.G, cfg.beta, cfg.lr, cfg.sync_interval) == (4, 0.1, 1e-3, 2)
-    assert cfg.generator == Role(1, 3, "cpu") and cfg.reference == Role(device="cuda")
+    gpu = "cuda" if torch.cuda.is_available() else "cpu"  # with a notice
+    assert cfg.generator == Role(1, 3, "cpu") and cfg.reference == Role(device=gpu)
     assert cfg.max_staleness == 3 and cfg.behind is None
     assert config("--generators", "2").generator.replicas == 2
 
@@ -129,7 +154,9 @@ def test_settings_of_a_torchforge_file_are_understood(tmp_path):
     (["generators.procs=2"], "did you mean generator?"),
     (["generator.prox=2"], "did you mean procs?"),
     (["generator.procs=0"], "1 or more"),
-    (["trainer.replicas=2"], "torchrun"),
+    (["trainer.replicas=2"], "one policy is trained"), (["trainer.procs=2"], "give --model"),
+    (["--lora-rank", "4"], "lora_rank = 4 needs --model"),
+    (["device=cuda"], "the device of each role"),
     (["generator.procs=99"], "cannot share 16 prompts"),
     (["reference.procs=17"], "reference.procs = 17 processes cannot share"),
     (["generator.device=gpu"], "cpu or cuda or mps"),
@@ -152,7 +179,7 @@ def test_a_missing_or_broken_file_of_settings_is_named(tmp_path):
     path = tmp_path / "x.yaml"
     for data, words in ((b"a: [", "no YAML"), (b"\xff\xfe a", "x.yaml is no YAML"),
                         (b"services: {refmodel: {procs: 1}}", "did you mean ref_model?"),
-                        (b"lr: 1\nlearning_rate: 2", "x.yaml: lr is there twice"),
+                        (b"lr: 1\nlearning_rate: 2", "x.yaml: learning_rate is there twice"),
                         (b"generator: 2", "generator has parts of its own: procs")):
         path.write_bytes(data)
         with pytest.raises(ValueError, match=re.escape(words)):
@@ -188,18 +215,6 @@ def test_a_monarch_that_cannot_be_imported_is_one_line(tmp_path):
         env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and done.stderr == "" and done.stdout.count("\n") == 1
     assert "requirements-monarch.txt (libx.so: not found)" in done.stdout
-
-
-def test_an_earlier_run_is_put_aside_and_not_written_over(tmp_path, capsys):
-    services_run.put_aside(tmp_path)
-    for text in ("one", "two"):
-        (tmp_path / "checkpoint.pt").write_text(text, encoding="utf-8")
-        (tmp_path / "history.json").write_text(text, encoding="utf-8")
-        services_run.put_aside(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["earlier-1", "earlier-2"]
-    for name, text in (("earlier-1", "one"), ("earlier-2", "two")):
-        assert (tmp_path / name / "checkpoint.pt").read_text(encoding="utf-8") == text
-    assert "--resume" in capsys.readouterr().out
 
 
 # ============================================================== vLLM, a fake one

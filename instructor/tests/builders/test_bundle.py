@@ -1,4 +1,4 @@
-"""The student's bundle works on its own, tells nothing it should not, and has the same bytes."""
+"""The student's bundle works on its own, gives no answer away, and has the same bytes."""
 
 import io
 import json
@@ -87,7 +87,7 @@ def test_links_of_all_texts_lead_somewhere(unzipped):
 def test_readme_names_no_room_that_is_missing(unzipped):
     graded, folder = unzipped
     text = (folder / "README.md").read_text(encoding="utf-8")
-    room = text.split("## Your room")[1].split("\n## ")[0]
+    room = text.split("## What is where")[1].split("\n## ")[0]
     assert "instructor" not in room and "beyond" not in room and "lab15_grpo.py   edit" in room
     assert ("solutions/" in room) != graded and "For teachers" not in text
     assert "## Not in this bundle" in text and "## Licence" in text
@@ -113,6 +113,21 @@ def test_notebooks_open(unzipped):
         nbformat.validate(nbformat.read(path, as_version=4))
     for path in (folder / "notebooks").rglob("*.py"):
         compile(path.read_text(encoding="utf-8"), str(path), "exec")
+
+
+def test_the_page_is_built_in_it(unzipped):
+    """Without the solutions, too: the right numbers for --lab are kept with the page."""
+    graded, folder = unzipped
+    out = folder / "my page.html"
+    command = [sys.executable, "-m", "notebooks.explore", "--lab", "lab15_grpo.py", "--out", out]
+    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", timeout=300,
+                          env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    text = out.read_text(encoding="utf-8")
+    out.unlink()
+    assert text.count('"state":"unwritten"') == 5
+    assert ('"detective":null' in text) == graded
+    assert not graded or SECRET not in text
 
 
 # ---------------------------------------------------------------- what is not in it
@@ -205,7 +220,7 @@ def test_links_and_sections_are_changed_as_stated():
     assert pages.without_dead_links("README.md", text, present) == (
         "[a](chapter.md#x) b (not in this bundle) c (not in this bundle) [d](https://x.y)\n"
         "```\n[e](no)\n```\n")
-    readme = ("# T\n\n## Your room\n\n    tests/   run          solutions/  later\n"
+    readme = ("# T\n\n## What is where\n\n    tests/   run          solutions/  later\n"
               "    beyond/, tests/: ignore\n\n## For teachers\n\nx\n\n## Changes\n\ny\n")
     made = pages.readme(readme, present)
     assert "    tests/   run\n    tests/: ignore\n\n" in made and "teachers" not in made

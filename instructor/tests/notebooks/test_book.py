@@ -198,7 +198,8 @@ def pages(tmp_path_factory):
     """Build the book, its notebooks without outputs; return dict from a path to a Page."""
     out = tmp_path_factory.mktemp("my book") / "pages"
     assert book.main(["--executed", str(TOP / "notebooks"), "--out", str(out)]) == 0
-    return {p: Page(p) for p in out.rglob("*.html") if "_static" not in p.parts}
+    return {p: Page(p) for p in out.rglob("*.html")
+            if "_static" not in p.parts and p.name not in extras.MADE}
 
 
 def sections(pages):
@@ -217,6 +218,22 @@ def test_every_file_and_every_section_has_its_page(pages):
         assert f"section-{number}" in page.ids
     folders = {p.parent.name for p in pages}
     assert {"beyond", "launch", "notebooks", "solutions"} <= folders
+
+
+def test_sections_lead_to_the_scene_that_shows_them(pages):
+    for number, page in sections(pages).items():
+        scene = build.SCENES.get(number)
+        found = [link for link in page.links if link.startswith(build.EXPLORE)]
+        assert found == ([f"{build.EXPLORE}#scene={scene}"] if scene else []), number
+    index = next(page for p, page in pages.items() if p.name == "index.html")
+    assert build.EXPLORE in index.links
+
+
+def test_a_section_without_a_scene_stays_as_it_is():
+    text = "(section-9)=\n# 9. X\n\nwords\n"
+    assert build.with_scene(text, "section-9") == build.with_scene(text, "chapter") == text
+    made = build.with_scene(text.replace("9", "2"), "section-2")
+    assert made.index("# 2. X") < made.index("#scene=1") < made.index("words")
 
 
 def test_pages_follow_one_another(pages):

@@ -1,0 +1,1 @@
+"""The teacher's pages, quiz and slides."""

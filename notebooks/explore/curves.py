@@ -1,0 +1,109 @@
+"""The curves of scene 7: runs of the chapter's experiments and of the detective, a reader's own."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+from notebooks.experiments import RUNS, TABLE
+from notebooks.figures.style import mean, points, read_json, short
+
+KEYS = ("acc_sampled", "acc_greedy", "reward", "loss", "kl", "clip_frac", "frac_zero_signal",
+        "entropy")
+# Which setting an experiment shows, and its value there; one that changes several has none.
+SETTINGS = {
+    "G": {"g2": 2, "g4": 4, "default": 8, "g16": 16},
+    "beta": {"beta0": 0, "default": 0.04, "beta02": 0.2, "beta1": 1},
+    "inner": {"inner1": 1, "default": 2, "inner8": 8},
+    "clip": {"inner8": "0.2, 8 inner steps", "no_clip_8": "none, 8 inner steps"},
+    "lr": {"default": 3e-4, "lr_high": 1e-2},
+    "temperature": {"t07": 0.7, "default": 1},
+    "std": {"default": "divided by the std", "no_std": "not divided",
+            "sample_std": "divided by the sample std"},
+    "reward": {"default": "exact answer", "hacked": "answer contains the response"},
+    "kl": {"default": "k3", "kl_sign": "signed log-ratio"},
+    "ratio": {"default": "against the sampling policy", "ratio_ref": "against the SFT model"},
+}
+
+
+def curve(runs, key):
+    """Return mean, low and high over the seeds, and the x they belong to.
+
+    A run that ended early counts as far as it goes.
+
+    Args:
+        runs: records with a history.
+        key: in the histories.
+    """
+    drawn = [points(run["history"], key) for run in runs]
+    x = max((xs for xs, _ in drawn), key=len)
+    columns = [[ys[i] for _, ys in drawn if i < len(ys)] for i in range(len(x))]
+    return {"x": x, "mean": [short(mean(c)) for c in columns],
+            "low": [short(min(c)) for c in columns], "high": [short(max(c)) for c in columns]}
+
+
+def kept(path):
+    """Return the curves of a file in notebooks/figures/runs and where they come from."""
+    stored = read_json(path)
+    runs = stored["runs"]
+    about = {key: stored[key] for key in ("command", "commit", "machine", "seeds") if key in stored}
+    keys = [key for key in KEYS if all(key in run["history"] for run in runs)]
+    return {"about": about, "curves": {key: curve(runs, key) for key in keys}}
+
+
+def experiments():
+    """Return the experiments of the chapter that were measured, in the order of the table."""
+    found = []
+    for name, row in TABLE.items():
+        if (path := RUNS / f"{name}.json").exists():
+            shows = {setting: values[name] for setting, values in SETTINGS.items()
+                     if name in values}
+            found.append({"name": name, "label": row.label, "shows": shows} | kept(path))
+    return found
+
+
+def fnv(text):
+    """Return the 32-bit FNV-1a hash of an ASCII text, as js/data.js computes it."""
+    value = 0x811C9DC5
+    for byte in text.encode("ascii"):
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return value
+
+
+def detective():
+    """Return the runs of notebooks/detective.py, or None in a bundle that comes without it."""
+    if find_spec("notebooks.detective") is None:
+        return None
+    from notebooks import detective as game
+
+    runs = [{"number": n} | kept(game.path_of(n)) for n in game.NUMBERS
+            if game.path_of(n).exists()]
+    pairs = {(n, letter): fnv(f"{game.SALT} {n}={letter}")
+             for n in game.NUMBERS for letter in game.BUGS}
+    right = sorted(h for pair, h in pairs.items() if game.digest(*pair) in game.PAIRS)
+    bugs = {letter: {"right": old, "wrong": new} for letter, (old, new) in game.BUGS.items()}
+    return {"salt": game.SALT, "pairs": right, "runs": runs, "bugs": bugs, "hints": game.HINTS}
+
+
+def own(folder):
+    """Return the curves of a run that `python lab15_grpo.py --out FOLDER` has written.
+
+    Raises:
+        ValueError: there is no such run, or it cannot be read; one line that says what to do.
+    """
+    path = Path(folder) / "history.json"
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no run (no history.json); give the folder of one, such "
+                         "as runs/seed0")
+    try:
+        history = json.loads(path.read_text(encoding="utf-8"))
+        curves = {key: curve([{"history": history}], key) for key in KEYS if history.get(key)}
+        iterations = len(history["loss"])
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path} is no history of a run ({why}); give the folder that training "
+                         "with --out has written") from None
+    if not curves:
+        raise ValueError(f"{path} has no iteration yet; train first")
+    config = Path(folder) / "config.json"
+    settings = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    return {"folder": str(folder), "iterations": iterations, "config": settings, "curves": curves}
