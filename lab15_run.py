@@ -28,6 +28,7 @@ import numbers
 import os
 import platform
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -441,6 +442,11 @@ class Guard:
     def run(self, function, args, kwargs):
         """Call the function of the task at hand and return its result.
 
+        Args:
+            function: the student's.
+            args: by position.
+            kwargs: by name.
+
         Raises:
             RunError: it raised an exception, or left gradients switched on or off.
         """
@@ -500,7 +506,13 @@ class Guard:
             self.moved = any(bool(g.any()) for g in found if g is not None)
 
     def learned(self, number, result, given):
-        """Return a TaskError if an iteration should have taught something and did not."""
+        """Return a TaskError if an iteration should have taught something and did not.
+
+        Args:
+            number: of the task.
+            result: what it returned.
+            given: its arguments by their names.
+        """
         if number == 4:
             self.stats = result[1]
         if number in (1, 2):
@@ -672,7 +684,10 @@ def stop_if_nan(s, policy, cfg, it):
 
 DATA = ("history.json", "config.json", "policy.pt")  # of one state of a run, always together
 CURVES = "curves.png"
-LITTER = {".DS_Store", "Thumbs.db", "desktop.ini", ".ipynb_checkpoints"}  # and *.tmp
+# What a run leaves in its folder, whichever command made it; checkpoint-N is a mark, too.
+MARKS = {"history.json", "run.yaml", "training_log.jsonl", "completions.jsonl", "checkpoint.pt",
+         "final"}
+LITTER = {".DS_Store", "Thumbs.db", "desktop.ini", ".ipynb_checkpoints"}  # and *.tmp, .*.lock
 ROOM = 1_000_000  # bytes that a run needs, with both states while one replaces the other
 
 
@@ -690,13 +705,14 @@ class Folder:
     Args:
         path: where; its parents are made.
         fresh: False for a run that continues in its own folder: nothing in it is moved.
+        flag: how a user chooses another folder, for messages.
 
     Raises:
-        RunError: on entering: the folder cannot be used, in one line that says why.
+        RunError: on entering: the folder cannot be used; one line gives the reason.
     """
 
-    def __init__(self, path, fresh=True):
-        self.path, self.fresh = Path(os.path.expanduser(path)), fresh
+    def __init__(self, path, fresh=True, flag="--out NAME"):
+        self.path, self.fresh, self.flag = Path(os.path.expanduser(path)), fresh, flag
         self.shown = readable(self.path, 500)
         self.lock = None
         self.earlier = None  # where the earlier run is now
@@ -711,20 +727,53 @@ class Folder:
         return str(self.path)
 
     def __enter__(self):
+        self.reserve()
+        self.take()
+        return self
+
+    @contextlib.contextmanager
+    def _one_line(self):
+        """Undo what was done and raise a RunError, a single line, for what fails in the block."""
         try:
-            self.path = self.path.resolve()  # a link stays one; its target is renamed
-            self._make_parents()
-            self._lock()
-            self._make()
-            self._check_room()
+            yield
         except RunError:
             self.__exit__()
             raise
         except (OSError, ValueError) as error:
             self.__exit__()
             raise RunError(f"cannot save in {self.shown}: {why(error)}. Nothing was started; "
-                           "choose another folder (--out NAME)") from error
-        return self
+                           f"choose another folder ({self.flag})") from error
+
+    def reserve(self):
+        """Keep other runs out of the folder; nothing in it is moved yet.
+
+        Raises:
+            RunError: it cannot be used.
+        """
+        with self._one_line():
+            self.path = self.path.resolve()  # a link stays one; its target is renamed
+            self._make_parents()
+            self._lock()
+            names = self._names()
+            if names and self.fresh:
+                self._check_movable(names)
+            stays = self.path.is_dir() and not (names and self.fresh)
+            self._check_room(self.path if stays else self.path.parent)
+
+    def take(self):
+        """Make the folder; an earlier run in it is renamed, unless this run continues it.
+
+        Raises:
+            RunError: it cannot be done.
+        """
+        with self._one_line():
+            names = self._names()
+            if names and self.fresh:
+                self._put_aside()
+            if not self.path.is_dir():
+                self.path.mkdir()
+                self.made.insert(0, self.path)
+            self._check_room(self.path)
 
     def _make_parents(self):
         for path in (self.path, *self.path.parents):
@@ -735,43 +784,53 @@ class Folder:
         self.made = missing
 
     def _lock(self):
-        """Keep other runs out, where the file system allows it."""
+        """Keep other runs out, where the file system allows it.
+
+        The lock is beside the folder, so that it holds while the folder is renamed; inside it only
+        where nothing can be written beside it, since then it cannot be renamed either. The system
+        releases the lock of a process that has died.
+        """
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.path.parent / f".{self.path.name}.lock", timeout=0)
-        try:
-            lock.acquire()
-            self.lock = lock
-        except Timeout:  # filelock also says so where it cannot write
-            if os.access(lock.lock_file, os.W_OK):
-                raise RunError(f"another run is writing to {self.shown}; choose another folder "
-                               "(--out NAME)") from None
-        except (OSError, NotImplementedError):
-            pass  # no locks here
-
-    def _make(self):
-        """Make the folder; rename the one that exists if it holds a run."""
-        if self.path.is_dir():
-            names = {path.name for path in self.path.iterdir()} - LITTER
-            names = {name for name in names if not name.endswith(".tmp")}
-            if not self.fresh or not names:
+        for place in (self.path.parent / f".{self.path.name}.lock", self.path / ".run.lock"):
+            lock = FileLock(place, timeout=0)
+            try:
+                lock.acquire()
+                self.lock = lock
                 return
-            self._put_aside(names)
-        self.path.mkdir()
-        self.made.insert(0, self.path)
+            except Timeout:  # filelock also says so where it cannot write
+                if os.access(lock.lock_file, os.W_OK):
+                    raise RunError(f"another run is writing to {self.shown}; choose another folder "
+                                   f"({self.flag})") from None
+            except (OSError, NotImplementedError):
+                pass  # no locks here
+            if not self.path.is_dir():
+                return
 
-    def _put_aside(self, names):
-        """Rename the folder, which holds these names, to the next free NAME.earlier-N."""
-        if "history.json" not in names:
+    def _names(self):
+        """Return what is in the folder, without what a run has to do nothing with."""
+        if not self.path.is_dir():
+            return set()
+        names = {path.name for path in self.path.iterdir()} - LITTER
+        return {name for name in names
+                if not name.endswith(".tmp") and not (name[0] == "." and name.endswith(".lock"))}
+
+    def _check_movable(self, names):
+        """Raise a RunError unless the folder, which holds these names, is a run to be renamed."""
+        if not any(name in MARKS or re.fullmatch(r"checkpoint-\d+", name) for name in names):
             shown = readable(", ".join(sorted(names)[:2]), 80)
             more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+            flag = self.flag.partition(" ")[0]
             raise RunError(f"{self.shown} holds something else than a training run ({shown}{more})"
-                           "; it was not touched. Choose a new folder, such as --out "
+                           f"; it was not touched. Choose a new folder, such as {flag} "
                            f"{readable(self.path.name + '/run1')}")
         inside = [path for path in (Path.cwd(), TOP, Path.home()) if path.is_relative_to(self.path)]
         if inside or os.path.ismount(self.path):
             raise RunError(f"{self.shown} holds an earlier run and cannot be renamed while you or "
-                           "the lab are inside it; choose another folder (--out NAME)")
+                           f"the lab are inside it; choose another folder ({self.flag})")
+
+    def _put_aside(self):
+        """Rename the folder to the next free NAME.earlier-N."""
         prefix = f"{self.path.name}.earlier-"
         numbers = [path.name.removeprefix(prefix) for path in self.path.parent.iterdir()
                    if path.name.startswith(prefix)]
@@ -779,9 +838,9 @@ class Folder:
         self.earlier = self.path.rename(self.path.with_name(f"{prefix}{number}"))
         say(f"{self.shown} held an earlier run; it is now {self.shown}.earlier-{number}")
 
-    def _check_room(self):
-        """Raise an OSError if nothing, or not enough, can be written."""
-        probe = self.path / f"probe.{os.getpid()}.tmp"
+    def _check_room(self, where):
+        """Raise an OSError if nothing, or not enough, can be written in a folder."""
+        probe = where / f"probe.{os.getpid()}.tmp"
         try:
             probe.write_bytes(bytes(ROOM))
         finally:
@@ -1068,7 +1127,7 @@ def plot_curves(hist):
 
 
 def verdict(cfg, hist):
-    """Return one line that says whether the accuracy is as it should be, or what to read."""
+    """Return one line: whether the accuracy is as it should be, or what to read."""
     sampled = hist["acc_sampled"] or [float("nan")]  # Ctrl-C may come before the first
     start, end = sampled[0], sampled[-1]
     what = "no expected range is known for these settings; read chapter.md section 7"
@@ -1098,6 +1157,8 @@ def commit():
             ["git", *words], cwd=TOP, capture_output=True, text=True, check=False
         ).stdout.strip()
 
+    if not shutil.which("git"):
+        return "unknown: git is not installed"
     return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain") else "")
 
 
@@ -1306,7 +1367,16 @@ def command(lab, args):
 
 
 def one_line_warning(message, category, filename, lineno, file=None, line=None):
-    """Show a warning in one line, in place of warnings.showwarning."""
+    """Show a warning in one line, in place of warnings.showwarning.
+
+    Args:
+        message: the warning.
+        category: its class.
+        filename: where it was raised.
+        lineno: in that file.
+        file: is not used.
+        line: is not used.
+    """
     say(f"warning: {readable(message)} ({readable(Path(filename).name)} line {lineno})", sys.stderr)
 
 
@@ -1376,7 +1446,13 @@ def leave_at_once(*_):
 
 
 def hook(kind, error, trace):
-    """Show a missing package in one line, in place of sys.excepthook."""
+    """Show a missing package in one line, in place of sys.excepthook.
+
+    Args:
+        kind: class of the exception.
+        error: the exception.
+        trace: its traceback.
+    """
     if issubclass(kind, ModuleNotFoundError) and error.name in ("torch", "numpy", "tqdm"):
         sys.stderr.write(f"{error.name} is not installed in this Python ({sys.executable}): "
                          "python -m pip install -r requirements.txt, or activate .venv first\n")

@@ -2,17 +2,19 @@
 
 config.py (train_hf, sft) and services/config.py are such dataclasses; here is what they share,
 and which lab file a command takes unless --lab names one. A file is read first, then KEY=VALUE,
-then flags: the later ones win.
+then flags: the later ones win. Flags may be spelled in HF's way: --learning_rate, --bf16 true.
 """
 
 import argparse
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from beyond import foreign, torchforge
 from lab15_run import TOP
 
 # Takes over one setting: (settings so far, dotted name, value, where it stands) -> its own name.
@@ -55,6 +57,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}"
 
 
+def unknown(where: str, path: str, value: Any, known: Iterable[str]) -> str:
+    """Return the line about a setting that there is not: what it is called here, or the nearest.
+
+    Args:
+        where: the file that has it, or "command line".
+        path: the name, perhaps with sections before it.
+        value: what it was to be.
+        known: the names that there are.
+    """
+    called = foreign.answer(path, None if isinstance(value, (dict, list)) else value)
+    name = path.split(".")[-1].replace("-", "_")
+    return f"{where}: {called}" if called else (
+        f"{where}: unknown setting {path!r}{nearest(name, known)}")
+
+
 def check(config: Any, name: str = "") -> None:
     """Check the fields of a dataclass; a whole number for a float becomes one.
 
@@ -67,7 +84,7 @@ def check(config: Any, name: str = "") -> None:
     """
     for spec in fields(config):
         value, kinds = getattr(config, spec.name), kinds_of(spec)
-        if is_group(spec):
+        if is_group(spec) or not spec.metadata:
             continue
         if float in kinds and type(value) is int:
             value = float(value)
@@ -110,9 +127,90 @@ def switch(name: str, value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    if value.lower() not in ("true", "false", "yes", "no", "1", "0"):
+    if value.lower() not in (*foreign.TRUE, *foreign.FALSE):
         raise ValueError(f"{name} = {value!r} is not allowed; give true or false")
-    return value.lower() in ("true", "yes", "1")
+    return value.lower() in foreign.TRUE
+
+
+# ============================================================== the command line
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that knows HF's spellings of a flag, and says in one line what is wrong.
+
+    --learning_rate is --learning-rate; --bf16 true, --bf16=false and --no_bf16 do what they say;
+    --trainer.procs 4 is the override trainer.procs=4. KEY=VALUE may stand between flags. `also` has
+    other names of flags, `instead` what to give in the place of flags that there are not.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        self.known: dict[str, argparse.Action] = {}
+        self.also: dict[str, str] = {}
+        self.instead: dict[str, str] = {}
+        super().__init__(*args, **({"allow_abbrev": False} | kwargs))
+
+    def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
+        """Add an argument as argparse does, and remember its spellings."""
+        action = super().add_argument(*args, **kwargs)
+        self.known |= dict.fromkeys(action.option_strings, action)
+        return action
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return what argparse does, of arguments in its own spelling."""
+        return super().parse_known_args(self.spelled(sys.argv[1:] if args is None else args),
+                                        namespace)
+
+    def spelled(self, args: Iterable[str]) -> list[str]:
+        """Return arguments in argparse's spelling: flags first, then KEY=VALUE."""
+        flags: list[str] = []
+        others: list[str] = []
+        left = [str(word) for word in args]
+        while left:
+            word = left.pop(0)
+            if word == "--":
+                others += left
+                break
+            if not word.startswith("--"):
+                (flags if word.startswith("-") else others).append(word)
+                continue
+            name, mark, value = word.partition("=")
+            ours = name.replace("_", "-") if name not in self.known else name
+            ours = self.also.get(ours, ours)
+            action = self.known.get(ours)
+            if action is None:
+                others.append(self._override(name, value if mark else None, left))
+            elif isinstance(action, argparse.BooleanOptionalAction):
+                if not mark and left and left[0].lower() in (*foreign.TRUE, *foreign.FALSE):
+                    value, mark = left.pop(0), "="
+                flags.append(self._switched(ours, value) if mark else ours)
+            elif mark or action.nargs == 0 or not left or left[0].startswith("--"):
+                flags.append(ours + mark + value)  # argparse says if a value is missing
+            else:
+                flags.append(f"{ours}={left.pop(0)}")
+        return flags + others
+
+    def _override(self, name: str, value: str | None, left: list[str]) -> str:
+        """Return a flag with sections as KEY=VALUE; end with a line for any other unknown one."""
+        if value is None and left and not left[0].startswith("--"):
+            value = left.pop(0)
+        if "." in name:
+            return f"{name[2:]}={'true' if value is None else value}"
+        if name.replace("_", "-") in self.instead:
+            self.error(f"{name}: here it is {self.instead[name.replace('_', '-')]}")
+        close = nearest(name, [flag for flag in self.known if flag.startswith("--")])
+        self.error(foreign.answer(name, value) or f"unknown flag {name}{close}")
+
+    def _switched(self, flag: str, value: str) -> str:
+        """Return the flag that switches what a flag switches on or off."""
+        try:
+            on = switch(flag, value)
+        except ValueError as error:
+            self.error(str(error))
+        return flag if on else flag.replace("--", "--no-", 1)
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and leave."""
+        self.exit(2, f"{message}\n")
 
 
 # ============================================================== files and flags
@@ -165,46 +263,130 @@ def add_arguments(parser: argparse.ArgumentParser, cls: type, example: str) -> N
         example: an override, for --help.
     """
     parser.add_argument("--config", metavar="FILE.yaml", help="settings; flags win over it")
+    parser.add_argument("--dry-run", action="store_true",
+                        help="print what every setting comes to, and stop")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE",
                         help=f"as in the file: {example}")
+    add_flags(parser, cls, ())
+
+
+def add_flags(parser: Any, cls: type, without: Container[str]) -> None:
+    """Give a parser, or a group of one, a flag for every field that is no group.
+
+    Args:
+        parser: it gets them.
+        cls: the dataclass.
+        without: flags that are left out.
+    """
     for spec in fields(cls):
-        if is_group(spec):
+        flag = "--" + spec.name.replace("_", "-")
+        if is_group(spec) or not spec.metadata or flag in without:
             continue
         text = f"{spec.metadata['help']} ({spec.default})".replace("%", "%%")
         more: dict[str, Any] = {"metavar": "X"}
         if bool in kinds_of(spec):
             more = {"action": argparse.BooleanOptionalAction}
-        parser.add_argument("--" + spec.name.replace("_", "-"), default=None, help=text, **more)
+        parser.add_argument(flag, default=None, help=text, **more)
 
 
-def from_flags(flags: argparse.Namespace, cls: type, put: Put, headings: tuple[str, ...] = (),
-               **defaults: Any) -> Any:
-    """Return an instance of a dataclass from defaults, then the file, then KEY=VALUE, then flags.
+def given(flags: argparse.Namespace, headings: tuple[str, ...], program: str) -> Iterator[
+        tuple[str, list[torchforge.Line]]]:
+    """Yield (where, lines) of the file, then of every KEY=VALUE: what they come to here.
 
     Args:
         flags: parsed by a parser that add_arguments was called for.
-        cls: the dataclass.
+        headings: see dotted.
+        program: train_hf, services or sft.
+
+    Raises:
+        OSError, ValueError: the file cannot be read, or a value is not possible.
+    """
+    if flags.config:
+        tree = load_yaml(flags.config, headings)
+        yield flags.config, torchforge.translated(tree, program)
+    for text in flags.overrides:
+        path, mark, value = text.partition("=")
+        if not mark:
+            raise ValueError(f"unknown setting {text!r}; overrides are KEY=VALUE")
+        yield "command line", torchforge.translated({path: value}, program)
+
+
+def from_flags(flags: argparse.Namespace, cls: Callable[..., Any], put: Put,
+               headings: tuple[str, ...] = (), program: str = "train_hf",
+               names: Iterable[str] = (), **defaults: Any) -> Any:
+    """Return an instance of a dataclass from defaults, then the file, then KEY=VALUE, then flags.
+
+    Args:
+        flags: parsed by a parser that add_arguments was called for; `notices` is added to them,
+            lines about what the file asks for and does not get.
+        cls: the dataclass, or what makes the config of settings by name.
         put: takes over one setting.
         headings: see dotted.
+        program: train_hf, services or sft.
+        names: of the flags that are settings; empty: the dataclass's fields.
         defaults: settings by name that win over the dataclass's own.
 
     Raises:
         OSError, ValueError: what is wrong, with the nearest name for an unknown one.
     """
     settings: dict[str, Any] = dict(defaults)
-    seen: set[str] = set()
-    for path, value in (load_yaml(flags.config, headings) if flags.config else {}).items():
-        name = put(settings, path, value, flags.config)
-        if name in seen:
-            raise ValueError(f"{flags.config}: {name} is there twice")
-        seen.add(name)
-    for text in flags.overrides:
-        path, mark, value = text.partition("=")
-        if not mark:
-            raise ValueError(f"unknown setting {text!r}; overrides are KEY=VALUE")
-        put(settings, path, value, "command line")
-    for spec in fields(cls):
-        value = getattr(flags, spec.name, None)
-        if value is not None and not is_group(spec):
-            put(settings, spec.name, value, "command line")
+    model = getattr(flags, "model", None)
+    lost: dict[str, int] = {}
+    for where, lines in given(flags, headings, program):
+        seen: set[str] = set()
+        lost[where] = lost.get(where, 0) + sum(line.none for line in lines)
+        for path, value in [pair for line in lines for pair in line.ours.items()]:
+            if path.startswith("_"):
+                settings[path] = value
+                continue
+            name = put(settings, path, value, where)
+            if name in seen:
+                raise ValueError(f"{where}: {name} is there twice")
+            seen.add(name)
+            model = model or (value if name == "model" else None)
+        if any(line.guide for line in lines):
+            settings["_guide"] = 1
+    if dataclasses.is_dataclass(cls):
+        names = [spec.name for spec in fields(cls) if not is_group(spec)]
+    for name in dict.fromkeys(names):
+        value = getattr(flags, name, None)
+        if value is not None:
+            put(settings, name, value, "command line")
+    flags.notices = torchforge.settled(settings, program, model)
+    flags.notices += [f"{where}: {n} settings have no counterpart here; --dry-run lists them"
+                      for where, n in lost.items() if n]
     return cls(**settings)
+
+
+def dry_run(flags: argparse.Namespace, make: Callable[[], Any], program: str,
+            headings: tuple[str, ...] = ()) -> int:
+    """Print what every setting of a file and of the command line comes to; return the exit code.
+
+    Args:
+        flags: parsed.
+        make: returns the config of the flags.
+        program: train_hf, services or sft.
+        headings: see dotted.
+    """
+    try:
+        lines = list(given(flags, headings, program))
+    except (OSError, ValueError) as error:
+        print(error)
+        return 2
+    wrong, final = "", {}
+    try:
+        final = dotted(dataclasses.asdict(make()), ())
+    except torchforge.Refused as error:
+        wrong = f"It would be refused: {error}"
+    except (OSError, ValueError) as error:
+        wrong = str(error)
+    joined: dict[str, list[torchforge.Line]] = {}
+    for where, some in lines:
+        joined.setdefault(where, []).extend(x for x in some if not x.key.startswith("run."))
+    for where, some in joined.items():
+        print(torchforge.shown(some, where, final))
+    for line in getattr(flags, "notices", []):
+        if "--dry-run lists" not in line:
+            print(line)
+    print(wrong or "Nothing was started: without --dry-run it would run.")
+    return 2 if wrong and not wrong.startswith("It would be refused") else 0

@@ -20,8 +20,10 @@ os.environ.setdefault("OMP_NUM_THREADS", str(min(2, os.cpu_count() or 1)))
 
 import torch
 
-from beyond import plot, train_hf
+from beyond import train_hf
 from beyond.hf import backend
+from beyond.saving import record
+from beyond.saving.folder import RunFolder
 from beyond.smollm import FOLDER, model_folder
 from lab15_run import TOP, about
 from tinylm import write_file
@@ -91,8 +93,8 @@ def one_run(flags: argparse.Namespace, seed: int) -> dict:
     table = samples_table(trainer.eval_rows, first, answers(trainer))
     write_file(out / "samples.md", lambda file: file.write(table.encode()))
     write_file(out / "result.json", lambda file: file.write(json.dumps(result).encode()))
-    runs = {str(out): plot.read(out)}
-    write_file(out / "curves.png", lambda file: plot.draw(runs).savefig(file, format="png"))
+    if trainer.folder:
+        trainer.folder.draw()
     print(table)
     return result
 
@@ -105,7 +107,6 @@ def in_new_process(flags: argparse.Namespace, seed: int) -> dict:
     command += ["--lab", flags.lab] if flags.lab else []
     command += ["--model", str(flags.model)] if flags.model else []
     path = flags.out / f"seed{seed}" / "result.json"
-    path.unlink(missing_ok=True)  # an earlier run's
     with subprocess.Popen([*command, *flags.more], cwd=TOP) as child:
         try:
             code = child.wait()
@@ -117,6 +118,30 @@ def in_new_process(flags: argparse.Namespace, seed: int) -> dict:
     if code or not path.is_file():
         raise RuntimeError(f"seed {seed} ended with code {code}; see above")
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def all_runs(flags: argparse.Namespace, command: str) -> int:
+    """Train with every seed and write results.json; return the exit code.
+
+    Args:
+        flags: of the command.
+        command: what was typed.
+    """
+    settings = {name: getattr(flags, name) for name in ("lab", "model", "steps", "samples",
+                                                        "seeds", "threads", "more")}
+    files = {"lab": flags.lab} if flags.lab else {}
+    with RunFolder(flags.out, flag="--out") as folder:
+        try:
+            folder.begin(settings, record.about_run("smollm_run", command, files))
+            runs = [in_new_process(flags, seed) for seed in range(flags.seeds)]
+        finally:
+            if any(flags.out.glob("seed*/run.yaml")):
+                folder.keep()
+        text = json.dumps(about(command) | {"runs": runs}, indent=1).encode()
+        for path in filter(None, (flags.out / "results.json", flags.save)):
+            write_file(path, lambda file: file.write(text))
+    print(f"{summary(runs)}\n{flags.out}")
+    return 0
 
 
 def summary(runs: list[dict]) -> str:
@@ -156,19 +181,12 @@ def main(args: list[str] | None = None) -> int:
         if flags.only is not None:
             one_run(flags, flags.only)
             return 0
-        runs = [in_new_process(flags, seed) for seed in range(flags.seeds)]
+        return all_runs(flags, record.command_of("beyond.smollm_run", args or sys.argv[1:]))
     except (OSError, ValueError, RuntimeError, MemoryError) as error:
         print(error)
         return 2
     except KeyboardInterrupt:
         return 130
-    command = "python -m beyond.smollm_run " + " ".join(args or sys.argv[1:])
-    results = about(command) | {"runs": runs}
-    text = json.dumps(results, indent=1).encode()
-    for path in filter(None, (flags.out / "results.json", flags.save)):
-        write_file(path, lambda file: file.write(text))
-    print(f"{summary(runs)}\n{flags.out}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def _how_named(variant: Variant, result: runner.Result, named: set[str]) -> str:
         return "misnamed"
     texts = [" ".join(failure.text.split()) for failure in result.failures]
     said = all(any(words in text for text in texts) for words in variant.says)
-    if not variant.mistake:  # what Python says of an error may be name enough
+    if not variant.mistake:  # Python's own message may name the mistake well enough
         return "named" if said and variant.says else "unnamed"
     general = variant.mistake.startswith("any.")
     ids = {failure.mistake for failure in result.failures} if general else named
@@ -184,7 +184,13 @@ def messages(verdict: Verdict) -> str:
 
 
 def as_json(verdicts: Sequence[Verdict], seconds: float, jobs: int) -> dict:
-    """Return all figures and verdicts in a form that json can write."""
+    """Return all figures and verdicts in a form that json can write.
+
+    Args:
+        verdicts: one for each variant.
+        seconds: of the whole run.
+        jobs: variants at the same time.
+    """
     import torch
 
     return {

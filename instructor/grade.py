@@ -3,7 +3,7 @@
     python -m instructor.grade SUBMISSIONS --out OUT [-j 2] [--seed-file FILE]
 
 Writes OUT/scores.csv and, for every student, OUT/STUDENT/results.json and feedback.html. Stopped
-and started again it goes on where it was. instructor/README.md has the first hour, and what the
+and started again it continues. instructor/README.md has the first hour, and what the
 sandbox stops and what not.
 """
 
@@ -34,7 +34,8 @@ from .grading.bwrap import PREFIX, complaint, python, sweep
 from .grading.judging import Course, file_hash, judge
 from .grading.sandbox import Clock, Limits, Maker, SandboxError
 from .records import classlist, lateness, uploads
-from .records.results import ByHand, Results, write
+from .records.files import write
+from .records.results import ByHand, Results
 from .submissions import intake
 
 REMEDY = """Without bubblewrap a student's code has all rights of your account. Either
@@ -190,7 +191,7 @@ class Run:
         for sub in self.found:
             old = {}
             if not self.again:
-                with contextlib.suppress(OSError):  # the one who judges it says why
+                with contextlib.suppress(OSError):  # judging it reports why
                     data, problem = sub.read()
                     old = self.results.known(sub.student, file_hash(data, problem))
             if len(old) < len(self.course.modules) or not self.results.keep(sub.student):
@@ -262,7 +263,7 @@ def prepare(flags, unpacked):
     if flags.submissions.is_dir() and flags.submissions.resolve() in [
         flags.out.resolve(), *flags.out.resolve().parents
     ]:
-        raise ValueError(f"{flags.out} lies in {flags.submissions}; write to another folder")
+        raise ValueError(f"{flags.out} is inside {flags.submissions}; write to another folder")
     group = classlist.read(flags, unpacked)
     everybody = found = group.submissions
     say(group.lines)
@@ -356,7 +357,7 @@ def main(args=None):
         try:
             failed = run.go()
         except KeyboardInterrupt:
-            print("stopped; the same command goes on from here")
+            print("stopped; the same command continues from here")
             return 130
         finally:
             run.maker.close()

@@ -3,8 +3,8 @@
     python -m instructor.mutate               # slow: about 1500 mutants
     python -m instructor.mutate --task 3
 
-A mutant that survives either does what the solution does: then equivalent.toml says why. Or the
-tests have a hole: then the exit code is 1.
+A mutant that survives either does what the solution does: then equivalent.toml has the reason.
+Or the tests have a hole: then the exit code is 1.
 """
 
 import argparse
@@ -37,7 +37,11 @@ class Outcome(NamedTuple):
 
 
 def equivalents() -> dict[Key, str]:
-    """Return the reasons of equivalent.toml."""
+    """Return the reasons of equivalent.toml.
+
+    Raises:
+        ValueError: an entry's lines are not pairs of - and +.
+    """
     reasons = {}
     for entry in tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["equivalent"]:
         lines = entry["changes"].strip().split("\n")
@@ -58,6 +62,11 @@ def outcome(mutant: Mutant, result: runner.Result, reasons: dict[Key, str]) -> O
 
     An "error" is one that the student's code raised: easy to catch, hence counted apart. "ended"
     is a process that died or had to be stopped.
+
+    Args:
+        mutant: a Variant.
+        result: of its tests.
+        reasons: {(task, line, changed line): why this changes nothing}.
     """
     if result.code == 0:
         word = "equivalent" if key(mutant) in reasons else "SURVIVED"
@@ -70,7 +79,13 @@ def outcome(mutant: Mutant, result: runner.Result, reasons: dict[Key, str]) -> O
 
 
 def run(tasks: Sequence[int], jobs: int, reasons: dict[Key, str]) -> list[Outcome]:
-    """Make and test the mutants of some tasks."""
+    """Make and test the mutants of some tasks.
+
+    Args:
+        tasks: numbers.
+        jobs: mutants at the same time.
+        reasons: {(task, line, changed line): why this changes nothing}.
+    """
     from tqdm import tqdm
 
     tqdm.monitor_interval = 0  # its thread and fork do not go together
@@ -89,7 +104,13 @@ def run(tasks: Sequence[int], jobs: int, reasons: dict[Key, str]) -> list[Outcom
 
 
 def report(outcomes: Sequence[Outcome], tasks: Sequence[int], reasons: dict[Key, str]) -> list[str]:
-    """Return the lines to print: survivors, explanations that are out of date, figures."""
+    """Return the lines to print: survivors, explanations that are out of date, figures.
+
+    Args:
+        outcomes: what run returned.
+        tasks: numbers.
+        reasons: {(task, line, changed line): why this changes nothing}.
+    """
     lines = []
     for o in outcomes:
         if o.word == "SURVIVED":

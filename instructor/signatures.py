@@ -1,6 +1,6 @@
-"""Which hidden tests fail with which mistake: what a file says of itself is compared with it.
+"""Record which hidden tests fail with which mistake, to check the names that files report.
 
-    python -m instructor.signatures        writes instructor/reporting/signatures.json anew
+    python -m instructor.signatures        rewrites instructor/reporting/signatures.json
 
 The names of mistakes come out of the sandbox, where a student's file can invent them; which hidden
 tests fail is the grader's own finding. Every chaff with a known mistake is put through the hidden
@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.messages.explain import MISTAKES
 
 from .grading import judging
-from .records.results import write
+from .records.files import write
 from .variants import catalog, direct
 
 FILE = Path(__file__).with_name("reporting") / "signatures.json"
@@ -25,7 +25,13 @@ SEEDS = ("one seed for the signatures", "another seed for the signatures")
 
 
 def failing(variant: catalog.Variant, course: judging.Course, folder: Path) -> tuple[str, ...]:
-    """Return the names of the hidden tests that a variant does not pass, in their order."""
+    """Return the names of the hidden tests that a variant does not pass, in their order.
+
+    Args:
+        variant: a Variant.
+        course: with the hidden tests.
+        folder: for the variant's file.
+    """
     passed = direct.verdict(variant.text, variant.task, course, folder)[1]
     tests = course.modules[variant.task].TESTS
     return tuple(test.name for name, test in tests.items() if not passed[name])

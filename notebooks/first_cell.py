@@ -156,7 +156,7 @@ def needs(*tasks):
     Raises:
         Unfit: the cell was interrupted, needs a cell above it, or a setting is not allowed.
     """
-    from tests.labfile import error_text, problem_line, task_state
+    from tests.labfile import task_state
 
     try:
         module, missing = lab(), None
@@ -176,20 +176,36 @@ def needs(*tasks):
         if not missing:
             print(f'{error} Here: check("task{error.task}")')
     except Exception as error:
-        if missing:
-            return
-        if advice := cell_above(error):
-            raise Unfit(advice) from None
-        if wrong := first_wrong(tasks):
-            print(f"This cell stopped ({error_text(error)}): task {wrong} is not right yet. "
-                  f'check("task{wrong}") says more.')
-        elif advice := refused(error):
-            raise Unfit(advice) from None
-        elif module.__problems__:
-            print(f"This cell stopped ({error_text(error)}). Your file has a mistake outside the "
-                  f"five tasks: {problem_line(module, module.__problems__[0])}")
-        else:
+        if not missing and not explained(error, module, tasks):
             raise
+
+
+def explained(error, module, tasks):
+    """Say in one line why a cell stopped; return False where only the traceback helps.
+
+    Args:
+        error: the exception.
+        module: the lab file.
+        tasks: the numbers that the cell needs.
+
+    Raises:
+        Unfit: the cell needs a cell above it, or a setting is not allowed.
+    """
+    from tests.labfile import error_text, problem_line
+
+    if advice := cell_above(error):
+        raise Unfit(advice) from None
+    stopped = f"This cell stopped ({error_text(error)})"
+    if wrong := first_wrong(tasks):
+        print(f'{stopped}: task {wrong} is not right yet. check("task{wrong}") says more.')
+        return True
+    if advice := refused(error):
+        raise Unfit(advice) from None
+    if module.__problems__:
+        print(f"{stopped}. Your file has a mistake outside the five tasks: "
+              f"{problem_line(module, module.__problems__[0])}")
+        return True
+    return False
 
 
 class Nothing:

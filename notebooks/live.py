@@ -215,7 +215,7 @@ def seven(sets):
     Args:
         sets: dict from a label to a list of runs, at most seven of them.
     """
-    figure, grid = new_figure(12, 6, nrows=2, ncols=4)
+    figure, grid = new_figure(8, 9.5, nrows=4, ncols=2)
     *panels, last = grid.flat
     words = []
     for (label, runs), (color, style) in zip(sets.items(), STYLES):
@@ -224,15 +224,16 @@ def seven(sets):
             first = "acc_sampled" if key == "accuracy" else key
             ends[key] = band(axes, runs, first, color, style, label)
             axes.set_title(title, fontsize=10)
-            axes.set_xlabel("iteration", fontsize=8)
         said = ", ".join(f"{k} {v:.3f}" for k, v in ends.items() if v is not None)
         words.append(f"{label} ({len(runs)} run{'s' * (len(runs) > 1)}) ends at {said}")
+    for axes in panels[-2:]:
+        axes.set_xlabel("iteration")
     panels[0].set_ylim(0, 1.02)
     last.axis("off")
     last.legend(*panels[0].get_legend_handles_labels(), loc="center", frameon=False)
     rule = f"Line: mean; band: range over the seeds; a point: mean of {WINDOW} iterations."
-    alt = f"Seven panels: {', '.join(PANELS.values())}. {'; '.join(words)}."
-    return picture(figure, alt, f"{rule} {'; '.join(words)}.")
+    alt = f"Seven panels: {', '.join(PANELS.values())}. {rule} {'; '.join(words)}."
+    return picture(figure, alt, rule)
 
 
 def bars(sets):
@@ -247,8 +248,9 @@ def bars(sets):
         axes.plot(values, [y] * len(values), "|", color=BLUE, ms=10)
         axes.plot(sum(values) / len(values), y, "o", color=ORANGE)
     axes.set(yticks=range(len(ordered)), yticklabels=ordered, xlim=(0, 1),
-             xlabel="sampled accuracy at the end (dot: mean, tick: one seed)")
+             xlabel="sampled accuracy at the end")
     axes.grid(axis="x", alpha=0.3)
     words = "; ".join(f"{label} {sum(ends[label]) / len(ends[label]):.3f}"
                       for label in reversed(ordered))
-    return picture(figure, f"Sampled accuracy at the end, best first: {words}.", words + ".")
+    return picture(figure, f"Sampled accuracy at the end, best first: {words}.",
+                   "Dot: the mean; tick: one seed. The best is on top.")

@@ -49,12 +49,20 @@ def new_figure(width=8.0, height=3.4, **options):
     return figure, figure.subplots(**options)
 
 
-def image(figure, alt, dpi=100):
-    """Return an <img> element that holds the picture and its alternative text."""
+def image(figure, alt, dpi=100, sharp=1):
+    """Return an <img> element that holds the picture and its alternative text.
+
+    Args:
+        figure: of matplotlib.
+        alt: its description.
+        dpi: pixels of the page for each of its inches.
+        sharp: pixels of the file for each of these; 2 for a picture that stays.
+    """
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=dpi)
+    figure.savefig(file, format="png", dpi=sharp * dpi)
     data = base64.b64encode(file.getvalue()).decode()
-    return (f'<img alt="{html.escape(alt)}" style="max-width:100%;height:auto" '
+    width = round(figure.get_size_inches()[0] * dpi)
+    return (f'<img alt="{html.escape(alt)}" width="{width}" style="max-width:100%;height:auto" '
             f'src="data:image/png;base64,{data}">')
 
 
@@ -62,7 +70,7 @@ def picture(figure, alt, caption=""):
     """Return a picture with its description, ready to be displayed."""
     below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
     text = f"[picture: {alt}]" + ("\n" + caption if caption else "")
-    return Shown(f'<figure style="margin:0">{image(figure, alt)}{below}</figure>', text)
+    return Shown(f'<figure style="margin:0">{image(figure, alt, sharp=2)}{below}</figure>', text)
 
 
 # ============================================================== tables
@@ -142,14 +150,14 @@ def heat(axes, values, names, title, colors, clipped=None):
     axes.set(title=title, xlabel="token", xticks=range(T), yticks=range(len(names)))
 
 
-def tokens(out, rho, k3, adv, clipped, when):
+def tokens(out, rho, k3, labels, clipped, when):
     """Return two heat maps, ratio and k3 of every token, and the same in one sentence.
 
     Args:
         out: what sample returned.
         rho: (B, T) ratio.
         k3: (B, T) KL estimate.
-        adv: (B,) advantages, shown at the left.
+        labels: a text for each row, shown at the left.
         clipped: (B, T) bool, where the clip changes the objective.
         when: words for the title, such as "after one update".
     """
@@ -157,7 +165,8 @@ def tokens(out, rho, k3, adv, clipped, when):
     figure, (left, right) = new_figure(9, 0.8 + 0.28 * len(names), ncols=2)
     heat(left, rho, names, f"ratio rho, {when}", ("PuOr_r", 0.5, 1.5), clipped)
     heat(right, k3, names, f"k3, {when}", ("Blues", 0.0, 0.1))
-    left.set_yticklabels([f"{i}: A = {float(a):+.2f}" for i, a in enumerate(adv)], fontsize=8)
+    left.set_yticklabels(labels, fontsize=8)
+    right.set_yticklabels(range(len(names)), fontsize=8)
     seen, n = rho[real], int(real.sum())
     words = (f"{when}: rho of the {n} tokens lies between {float(seen.min()):.2f} and "
              f"{float(seen.max()):.2f}; {int((clipped & real).sum())} are clipped; "
@@ -181,15 +190,74 @@ def k3_curve(function, d, k3):
     return picture(figure, f"{function} over d from -2 to 2: {words}.", words)
 
 
-def step(lab, out, logp, old_logp, ref_logp, adv, when, G=8, eps=0.2):
-    """Return the heat maps of the first two groups that have a signal."""
+def step(lab, out, logp, old_logp, ref_logp, adv, when, prompts=None, G=8, eps=0.2):
+    """Return the heat maps of all rows; row i belongs to prompt i // G.
+
+    Args:
+        lab: the loaded lab file.
+        out: what sample returned.
+        logp: (B, T) log-probabilities now; old_logp and ref_logp as in grpo_loss.
+        old_logp: (B, T).
+        ref_logp: (B, T).
+        adv: (B,) advantages.
+        when: words for the title, such as "after one update".
+        prompts: the P prompts, shown beside their rows.
+        G: responses per prompt.
+        eps: of the clip.
+    """
     import torch
 
-    chosen = adv.view(-1, G).abs().sum(1).nonzero().flatten().tolist()[:2] or [0]
-    rows = torch.tensor([p * G + i for p in chosen for i in range(G)])
-    part = {"ids": out["ids"][rows], "mask": out["mask"][rows], "prompt_len": out["prompt_len"]}
-    A = adv[rows].unsqueeze(1)
+    A = adv.unsqueeze(1)
     with torch.no_grad():
-        rho = (logp - old_logp)[rows].exp()
+        rho = (logp - old_logp).exp()
         clipped = rho.clamp(1 - eps, 1 + eps) * A < rho * A
-        return tokens(part, rho, lab.k3_kl(logp, ref_logp)[rows], adv[rows], clipped, when)
+        labels = [(f"{prompts[i // G]}  " if prompts else "") + f"{i}: A = {float(a):+.2f}"
+                  for i, a in enumerate(adv)]
+        return tokens(out, rho, lab.k3_kl(logp, ref_logp), labels, clipped, when)
+
+
+# ============================================================== over some steps
+
+
+def chances(model, prompts, answers):
+    """Return the probability that a model gives each of some answers, its END included."""
+    import torch
+
+    import tinylm
+
+    rows = [[tinylm.CHARS.index(c) for c in a] + [tinylm.END] for a in answers]
+    T = max(map(len, rows))
+    tokens_ = torch.tensor([row + [tinylm.PAD] * (T - len(row)) for row in rows])
+    ids = torch.cat([tinylm.encode(prompts), tokens_], 1)
+    out = {"ids": ids, "prompt_len": ids.shape[1] - T, "mask": (tokens_ != tinylm.PAD).float()}
+    with torch.no_grad():
+        return (tinylm.sequence_logprobs(model, out) * out["mask"]).sum(1).exp().tolist()
+
+
+def progress(prompts, answers, chance, steps):
+    """Return two panels: the probability of each right answer, and reward and loss, over steps.
+
+    Args:
+        prompts: the P prompts.
+        answers: their answers.
+        chance: for the start and after each step, the P probabilities of the right answers.
+        steps: what grpo_step returned for each step.
+    """
+    figure, (left, right) = new_figure(9, 3.4, ncols=2)
+    for i, (prompt, answer, (color, line)) in enumerate(zip(prompts, answers, STYLES)):
+        left.plot([row[i] for row in chance], color=color, ls=line, marker="os^Dv"[i % 5], ms=4,
+                  label=f"{answer} after {prompt}")
+    left.set(title="probability of the right answer", xlabel="step", ylim=(0, 1))
+    left.legend(fontsize=9)
+    x = range(1, len(steps) + 1)
+    right.plot(x, [s["reward"] for s in steps], color=BLUE, marker="o", ms=4, label="mean reward")
+    right.plot(x, [s["loss"] for s in steps], color=BLACK, ls=":", marker="s", ms=4, label="loss")
+    right.axhline(0, color="grey", lw=0.8)
+    right.set(title="what grpo_step returns", xlabel="step")
+    right.legend(fontsize=9)
+    words = "; ".join(f"p({a}) after {p} goes from {first:.2f} to {last:.2f}" for p, a, first, last
+                      in zip(prompts, answers, chance[0], chance[-1]))
+    words += (f"; the reward from {steps[0]['reward']:.2f} to {steps[-1]['reward']:.2f}, while the "
+              f"loss stays between {min(s['loss'] for s in steps):.3f} and "
+              f"{max(s['loss'] for s in steps):.3f}.")
+    return picture(figure, f"Two panels over {len(steps)} steps: {words}", words)

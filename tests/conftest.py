@@ -59,7 +59,11 @@ def pytest_addoption(parser):
 
 
 def how_many(text):
-    """Read the N of --hints=N."""
+    """Read the N of --hints=N.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no number from 1 to 3.
+    """
     if text not in ("1", "2", "3"):
         raise argparse.ArgumentTypeError(f"{text!r}: say --hints=1 to --hints=3, or --hints last")
     return int(text)
@@ -373,7 +377,14 @@ def closing(config, failures, together, width):
 
 
 def next_lines(config, states, ran, failures):
-    """Return what to read and to run for the first task that does not pass."""
+    """Return what to read and to run for the first task that does not pass.
+
+    Args:
+        config: pytest's.
+        states: {task: state of the function}.
+        ran: {task: outcomes of its tests}.
+        failures: of this run.
+    """
     for n in TASKS:
         if ran[n] and (states[n].kind != "written" or "failed" in ran[n]):
             options = screen.lab_option(config.getoption("--lab"))

@@ -159,7 +159,7 @@ def python_of(venv):
     return os.path.join(venv, *parts)
 
 
-# With these set pip installs elsewhere, or leaves out what lies elsewhere already.
+# With these set pip installs elsewhere, or leaves out what is elsewhere already.
 ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PYTHONPATH", "PYTHONHOME")
 
 
@@ -199,7 +199,7 @@ def make_venv(venv):
     if os.path.exists(python_of(venv)):
         if call([python_of(venv), "-m", "pip", "--version"], quiet=True) == 0:
             return True
-        say("install: {} is incomplete; making it anew".format(venv))
+        say("install: {} is incomplete; making it again".format(venv))
     elif os.path.exists(venv) and not os.path.exists(os.path.join(venv, "pyvenv.cfg")):
         say("install: {} is in the way and no virtual environment; move it.".format(venv))
         return False
@@ -210,7 +210,13 @@ def make_venv(venv):
 
 
 def install(venv, files, offline):
-    """Install the requirements files into venv; return an exit code."""
+    """Install the requirements files into venv; return an exit code.
+
+    Args:
+        venv: folder of the virtual environment.
+        files: names of requirements files.
+        offline: folder of wheels, or None.
+    """
     start = time.time()
     say("install: Python {}, into {}".format(platform.python_version(), venv))
     if not make_venv(venv):
@@ -238,7 +244,7 @@ PIP_STOPPED = """
 install: pip stopped; its message is above. What was fetched is kept: run this again and it
 continues. """
 WHY_ONLINE = """If it was the network: behind a proxy, set HTTPS_PROXY or pip's 'proxy' setting;
-without a network, see "A class room without network" in README.md. If the disk was full on
+without a network, see "A classroom without a network" in README.md. If the disk was full on
 Linux: PyTorch's CPU build is far smaller, see README.md."""
 WHY_OFFLINE = """'No matching distribution' means that the folder lacks a wheel for this Python
 and system: fill it with the same Python version on the same kind of system."""

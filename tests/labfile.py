@@ -63,7 +63,7 @@ class Problem(NamedTuple):
     """Something that went wrong while the file was loaded.
 
     `task` is the task it stands in, or None; `line` is 1-based, or None for the whole file;
-    `advice`, if any, says what the text means.
+    `advice`, if any, explains the text.
     """
 
     task: int | None
@@ -142,7 +142,7 @@ def _other_format(path, data):
 def read_source(path):
     """Return (text, encoding, note) of a Python file; line ends stay as they are.
 
-    note is None, or one line that says why the file was read as Latin-1. A byte order mark is
+    note is None, or one line with the reason why the file was read as Latin-1. A byte order mark is
     part of the encoding ("utf-8-sig"), so that text.encode(encoding) gives the bytes back.
 
     Raises:
@@ -253,7 +253,15 @@ class _Source:
         self.add_problem(name and name[1], line, line, text, words)
 
     def add_problem(self, name, at, line, text, advice=""):
-        """Note what failed: the def called name (or no def), in the part of line `at`."""
+        """Note what failed: the def called name (or no def), in the part of line `at`.
+
+        Args:
+            name: of the def, or None.
+            at: a line in the part of the file that failed.
+            line: the line to name.
+            text: what is wrong.
+            advice: what that means.
+        """
         task = NUMBER_OF.get(name)
         problem = Problem(task or self.task_at(at), line, ascii_line(text), advice)
         self.problems.append(problem)

@@ -36,7 +36,14 @@ def check(task=None, lab=None, hints=0, limit=SECONDS):
 
 
 def report(task=None, lab=None, hints=0, limit=SECONDS):
-    """Do what check does; return a Report instead of showing it."""
+    """Do what check does; return a Report instead of showing it.
+
+    Args:
+        task: as check takes it; None: all.
+        lab: path of the lab file; None: the usual one.
+        hints: how many to show.
+        limit: seconds for a test.
+    """
     path = Path(DEFAULT_LAB if lab is None else os.path.expanduser(lab)).absolute()
     if line := shadows.complaint(path):
         return Report(ascii_line(line, 500), [])

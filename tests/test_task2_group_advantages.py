@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from .messages import explain
-from .mistakes.search import fits, guesses, identify, named_crash, outcome
+from .mistakes.search import fits, guesses, identify, outcome
 from .mistakes.task2 import TABLE, run
 from .spec import oracle
 
@@ -78,7 +78,7 @@ def check(lab, probe, tolerance=2e-5, special=None, text=None, student=None):
     """Compare the student's function with the oracle on one probe."""
     text = text or call_text(*probe)
     expected = oracle.advantages(*probe)
-    with named_crash(lab, text, expected, lambda: found(lab)):
+    with explain.named_crash(lab, text, expected, lambda: found(lab)):
         given = torch.tensor(probe[0])
         result = student() if student else call(lab, *probe, given)
         explain.unchanged(text, "task2.in_place", rewards=(torch.tensor(probe[0]), given))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from .messages import explain
-from .mistakes.search import fits, guesses, identify, named_crash, outcome
+from .mistakes.search import fits, guesses, identify, outcome
 from .mistakes.task4 import KEYS, LOSS_TABLE, STATS, STATS_OF, Probe, cells, run
 from .spec import oracle
 from .spec.standin import stand_in
@@ -172,7 +172,7 @@ def parts(lab, p, given=None, **arguments):
     given = tensors(p) if given is None else given
     text, wanted = call_text(p), "a pair: loss (a tensor of shape ()), stats (a dict)"
     before = [tensor.detach().clone() for tensor in given]
-    with named_crash(lab, text, wanted, lambda: found(lab, LOSS)):
+    with explain.named_crash(lab, text, wanted, lambda: found(lab, LOSS)):
         result = call(lab, p, given, **arguments)
     pairs = dict(zip(Probe._fields, zip(before, given)))
     explain.unchanged(text, "task4.in_place", **pairs)

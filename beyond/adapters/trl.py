@@ -18,10 +18,14 @@ takes tokens is given the number of tokens of all of them, over all processes, a
 processes. TRL's own dapo takes the average over the whole generation batch there, which is another
 number once steps_per_generation is above gradient_accumulation_steps.
 
-Advantages are TRL's unless adv says otherwise. TRL divides by the sample std, the lab by the
-population std: the lab's are sqrt(G / (G - 1)) times as large (7% at G = 8, 41% at G = 2).
+A loss with a name (dr_grpo, rloo, ...) brings its advantages, clip range and beta along, as in
+beyond.compare, where TRL's config has its defaults; what was taken is printed. With "lab", or a
+function, advantages are TRL's unless adv says otherwise. TRL divides by the sample std, the lab by
+the population std: the lab's are sqrt(G / (G - 1)) times as large (7% at G = 8, 41% at G = 2).
 """
 
+import copy
+import dataclasses
 import inspect
 import types
 from collections.abc import Callable
@@ -30,6 +34,7 @@ from typing import Any
 import torch
 
 from beyond.hf.config import GRPOConfig
+from beyond.losses import names
 from beyond.student.plugins import advantage_of, as_loss, default_lab, loss_of
 
 try:
@@ -57,19 +62,24 @@ class TRLTrainer(Base):
     Args:
         args, kwargs: those of TRL's GRPOTrainer.
         lab: a module from load_lab or load_student; None: the solutions' file, or yours.
-        loss: "lab", a name of beyond.losses, "file.py:function", or a function as_loss takes.
+        loss: "lab", a name of beyond.losses, "file.py:function", or a function as_loss takes. A
+            name means what it means in beyond.compare: see by_name.
         adv: "trl": TRL's; "lab", or a name of beyond.losses.ADVANTAGES: by this function, from
-            the weighted sum of the rewards.
+            the weighted sum of the rewards; None: those of a named loss, else TRL's.
 
     Raises:
         ImportError: TRL is missing (on import), or it is a version without the methods used here.
         ValueError: an unknown name, or a setting of TRL that this loss could not follow.
     """
 
-    def __init__(self, *args: Any, lab=None, loss: str | Callable = "lab", adv: str = "trl",
-                 **kwargs: Any):
+    def __init__(self, *args: Any, lab=None, loss: str | Callable = "lab",
+                 adv: str | None = None, **kwargs: Any):
         if missing := [name for name in USED if not hasattr(Base, name)]:
             raise ImportError(f"this TRL has no {', '.join(missing)}: it is not version 1.16")
+        if named := isinstance(loss, str) and loss in names.NAMES:
+            adv = adv or names.own(loss)["adv"]
+            args, kwargs = with_config(args, kwargs, lambda given: by_name(given, loss))
+        adv = adv or "trl"
         super().__init__(*args, **kwargs)
         lab = lab or default_lab()
         if not isinstance(loss, str):
@@ -78,6 +88,9 @@ class TRLTrainer(Base):
                 group_advantages=lab.group_advantages)
             loss = "lab"
         cfg = settings(self.args, loss, adv)
+        if named and self.accelerator.is_main_process:
+            taken = dataclasses.replace(cfg, adv=adv, kl=cfg.kl or names.own(loss)["kl"])
+            print(names.described(loss, taken))
         self.loss = loss_of(cfg, lab)
         known = inspect.signature(self.loss).parameters
         self.takes = {"rows", "tokens"} & set(known)
@@ -182,6 +195,38 @@ class TRLTrainer(Base):
 
 
 # ============================================================== helpers
+
+
+def with_config(args: tuple, kwargs: dict[str, Any], change: Callable) -> tuple[tuple, dict]:
+    """Return the arguments of TRL's GRPOTrainer with its config changed.
+
+    Args:
+        args: by position; the config is the third.
+        kwargs: by name; there it is "args".
+        change: makes a config of a config.
+    """
+    if len(args) > 2 and args[2] is not None:
+        return (*args[:2], change(args[2]), *args[3:]), kwargs
+    given = kwargs.get("args")
+    return args, kwargs if given is None else kwargs | {"args": change(given)}
+
+
+def by_name(given, loss: str):
+    """Return TRL's config with the clip range and beta that a loss's name stands for.
+
+    What is set by hand stays: an epsilon or a beta that is not TRL's default, or an epsilon_high.
+
+    Args:
+        given: TRL's config; it is not changed.
+        loss: a name of beyond.losses.names.
+    """
+    default = {spec.name: spec.default for spec in dataclasses.fields(TRLConfig)}
+    own, made = names.own(loss), copy.copy(given)
+    if given.epsilon == default["epsilon"] and given.epsilon_high is None:
+        made.epsilon, made.epsilon_high = own["clip_epsilon"], own["clip_high"]
+    if given.beta == default["beta"]:
+        made.beta = own["kl_beta"]
+    return made
 
 
 def mask_of(inputs: dict) -> torch.Tensor:

@@ -1,16 +1,32 @@
 """The figures of beyond.compare: curves of every seed, and differences to grpo with intervals."""
 
+import io
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from beyond.compare.stats import BASE, LEVEL, Summaries, column, compared, summaries, values
+from tinylm import write_file
 
 BLUE, ORANGE, BLACK = "#0072B2", "#D55E00", "black"
+# Those of the chapter's other figures: notebooks/figures/style.py, which may not be imported here;
+# a test compares them.
+WIDTH, POINTS, DPI = 7.5, 10, 200
+SETTINGS: dict[str, Any] = {
+    "font.size": POINTS, "axes.titlesize": POINTS, "axes.labelsize": POINTS,
+    "xtick.labelsize": POINTS, "ytick.labelsize": POINTS, "legend.fontsize": POINTS,
+    "axes.grid": True, "grid.alpha": 0.3, "axes.linewidth": 0.8, "lines.linewidth": 1.5,
+    "lines.markersize": 4.5, "legend.frameon": False, "legend.handlelength": 2.6,
+    "svg.fonttype": "path",
+}  # fmt: skip
 CURVES = (  # (key of an evaluation, file name, what the y axis says)
     ("sampled", "accuracy", "sampled accuracy, held-out sums"),
     ("greedy", "greedy", "greedy accuracy, held-out sums"),
@@ -25,6 +41,25 @@ FOREST = (("sampled", "sampled accuracy"), ("area", "area under the curve"),
           ("entropy", "entropy"), ("length", "tokens"))  # fmt: skip
 
 
+def saved(draw: Callable[[], Figure], name: str) -> dict[str, bytes]:
+    """Return a figure as {"svg": bytes, "png": bytes}, the same ones every time.
+
+    Args:
+        draw: a function that returns the figure.
+        name: the figure's; the ids in the SVG depend on it, so that two can stand in one page.
+    """
+    found = {}
+    with rc_context(SETTINGS | {"svg.hashsalt": name}):
+        figure = draw()
+        kinds: dict[str, dict[str, None]] = {"svg": {"Date": None, "Creator": None},
+                                             "png": {"Software": None}}  # fmt: skip
+        for kind, metadata in kinds.items():
+            file = io.BytesIO()
+            figure.savefig(file, format=kind, dpi=DPI, metadata=metadata)
+            found[kind] = file.getvalue()
+    return found
+
+
 def by_variant(runs: list[dict]) -> dict[str, list[dict]]:
     """Return the runs of each variant, failed ones left out."""
     found: dict[str, list[dict]] = {}
@@ -32,6 +67,19 @@ def by_variant(runs: list[dict]) -> dict[str, list[dict]]:
         if "failed" not in run["done"]:
             found.setdefault(run["variant"], []).append(run)
     return found
+
+
+def _figure(height: float) -> Figure:
+    """Return an empty figure as wide as the book's column."""
+    return Figure(figsize=(WIDTH, height), layout="constrained")
+
+
+def _counts(groups: dict[str, list[dict]]) -> str:
+    """Return "10 seeds each", or how many seeds which variants have."""
+    counts = {name: len(found) for name, found in groups.items()}
+    most = max(counts.values())
+    fewer = [f"{name} {n}" for name, n in counts.items() if n != most]
+    return f"{most} seeds each" + (f" ({', '.join(fewer)})" if fewer else "")
 
 
 def curves(runs: list[dict], key: str, label: str) -> Figure:
@@ -43,22 +91,21 @@ def curves(runs: list[dict], key: str, label: str) -> Figure:
         label: of the y axis.
     """
     groups = by_variant(runs)
-    columns = min(4, len(groups))
+    columns = min(3, len(groups))
     rows = -(-len(groups) // columns)
-    figure = Figure(figsize=(2.6 * columns + 0.4, 1.9 * rows + 0.6), layout="constrained")
+    figure = _figure(1.55 * rows + 0.9)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     base = groups.get(BASE)
     for axes, (name, found) in zip(panels.flat, groups.items()):
         _panel(axes, found, key)
         if base and name != BASE:
             x, y = column(base[0], "iter"), _mean([column(run, key) for run in base])
-            axes.plot(x, y, "--", color=BLACK, lw=1.1)
-        axes.set_title(f"{name}, n = {len(found)}", fontsize=9)
-        axes.grid(alpha=0.3)
+            axes.plot(x, y, "--", color=BLACK, lw=1.2)
+        axes.set_title(name)
     for axes in panels.flat[len(groups) :]:
         axes.set_visible(False)
-    figure.supxlabel(f"iteration; dashed: mean of {BASE}", fontsize=9)
-    figure.supylabel(label, fontsize=9)
+    figure.supxlabel(f"iteration; {_counts(groups)}; dashed: mean of {BASE}", fontsize=POINTS)
+    figure.supylabel(label, fontsize=POINTS)
     return figure
 
 
@@ -73,18 +120,19 @@ def _panel(axes: Axes, found: list[dict], key: str) -> None:
     x = column(found[0], "iter")
     table = [column(run, key) for run in found]
     for row in table:
-        axes.plot(x, row, color=BLUE, lw=0.5, alpha=0.5)
+        axes.plot(x, row, color=BLUE, lw=0.6, alpha=0.6)
     axes.fill_between(x, np.fmin.reduce(table), np.fmax.reduce(table), color=BLUE, alpha=0.15, lw=0)
-    axes.plot(x, _mean(table), "-", color=BLUE, lw=1.6)
+    axes.plot(x, _mean(table), "-", color=BLUE, lw=2)
 
 
 def forest(found: Summaries, task: str) -> Figure:
     """Return the differences to grpo at the end: every seed, mean, interval, and what holds."""
     names = [name for name in found if name != BASE]
-    figure = Figure(figsize=(10.5, 0.34 * len(names) + 1.5), layout="constrained")
-    panels = figure.subplots(1, len(FOREST), sharey=True)
+    rows = -(-len(FOREST) // 2)
+    figure = _figure(rows * (0.27 * len(names) + 0.5) + 1)
+    panels = figure.subplots(rows, 2, sharey=True, squeeze=False)
     counted = 0
-    for axes, (key, label) in zip(panels, FOREST):
+    for axes, (key, label) in zip(panels.flat, FOREST):
         base = values(found, BASE, key)
         for y, (name, d) in enumerate(compared(found, key).items()):
             if d is None:
@@ -92,58 +140,80 @@ def forest(found: Summaries, task: str) -> Figure:
             counted = d.comparisons
             ours = values(found, name, key)
             dots = [ours[s] - base[s] for s in sorted(ours.keys() & base.keys())]
-            axes.plot(dots, [y] * len(dots), "|", color=BLUE, ms=6, alpha=0.6)
-            axes.plot([d.low, d.high], [y, y], "-", color=ORANGE, lw=2)
-            axes.plot(d.mean, y, "D" if d.significant else "o", ms=6, color=ORANGE,
+            axes.plot(dots, [y] * len(dots), "|", color=BLUE, ms=8, alpha=0.7)
+            axes.plot([d.low, d.high], [y, y], "-", color=ORANGE, lw=2.5)
+            axes.plot(d.mean, y, "D" if d.significant else "o", ms=7, color=ORANGE,
                       mfc=ORANGE if d.significant else "white")  # fmt: skip
-        axes.axvline(0, color=BLACK, lw=0.8)
-        axes.set_title(label, fontsize=9)
-        axes.grid(alpha=0.3, axis="x")
-        axes.tick_params(labelsize=8)
-    panels[0].set_yticks(range(len(names)), names, fontsize=8)
-    panels[0].set_ylim(len(names) - 0.4, -0.6)
-    figure.supxlabel(
-        f"difference to {BASE}, task {task}: ticks are seeds, bar the bootstrap interval; filled "
-        f"diamond: below {LEVEL} after Holm for {counted} comparisons, open circle: not",
-        fontsize=8,
-    )
+        axes.axvline(0, color=BLACK, lw=1)
+        axes.set_title(label)
+        axes.grid(axis="y", visible=False)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+    for axes in panels[-1]:
+        axes.set_xlabel(f"difference to {BASE}, {task} task")
+    handles = [
+        Line2D([], [], color=BLUE, marker="|", ls="", ms=8, label="one seed"),
+        Line2D([], [], color=ORANGE, lw=2.5, label="bootstrap interval"),
+        Line2D([], [], color=ORANGE, marker="D", ls="", ms=7,
+               label=f"mean, p below {LEVEL:g} (Holm, {counted})"),
+        Line2D([], [], color=ORANGE, marker="o", ls="", ms=7, mfc="white", label="mean, not so"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, columnspacing=1,
+                  handletextpad=0.4, handlelength=1.6)
     return figure
+
+
+HACKS = (("hack", "paid: answer anywhere"), ("long", "paid: answer at the end"))
 
 
 def hack(by_task: dict[str, list[dict]]) -> Figure:
     """Return what was rewarded and what was right, under the hackable and the true reward."""
-    figure = Figure(figsize=(7.5, 3.2), layout="constrained")
-    panels = figure.subplots(1, 2, sharex=True)
-    for task, color, style in (("hack", ORANGE, "-"), ("long", BLUE, "--")):
-        runs = [r for r in by_task.get(task, []) if r["variant"] == "grpo_beta0"]
-        if not runs:
-            continue
-        for key, width in (("anywhere", 1.0), ("sampled", 2.0)):
-            table = [column(run, key) for run in runs]
-            for row in table:
-                panels[0].plot(column(runs[0], "iter"), row, style, color=color, lw=0.3, alpha=0.5)
-            what = "answer anywhere" if key == "anywhere" else "answer at the end"
-            where = "anywhere" if task == "hack" else "the end"
-            panels[0].plot(column(runs[0], "iter"), _mean(table), style, color=color, lw=width,
-                           label=f"{what}, trained on {where}")
-        table = [column(run, "length") for run in runs]
-        for row in table:
-            panels[1].plot(column(runs[0], "iter"), row, style, color=color, lw=0.3, alpha=0.5)
-        panels[1].plot(column(runs[0], "iter"), _mean(table), style, color=color, lw=2)
-    panels[0].set(title="share of responses", xlabel="iteration", ylim=(0, 1.02))
-    panels[0].legend(fontsize=7, loc="lower left")
-    panels[1].set(title="tokens of a response", xlabel="iteration")
+    figure = _figure(3.7)
+    panels = figure.subplots(1, 3, sharex=True)
+    found = {task: [r for r in by_task.get(task, []) if r["variant"] == "grpo_beta0"]
+             for task, _ in HACKS}
+    most = max((column(run, "iter")[-1] for runs in found.values() for run in runs), default=1)
+    for axes, (task, title) in zip(panels, HACKS):
+        for key, color, style, label in (
+            ("anywhere", ORANGE, "s--", "answer anywhere in it"),
+            ("sampled", BLUE, "o-", "answer at the end: right"),
+        ):
+            _curve(axes, found[task], key, color, style, label)
+        axes.set(title=title, ylim=(0, 1.02))
+    panels[1].tick_params(labelleft=False)
+    for (task, title), color, style in zip(HACKS, (ORANGE, BLUE), ("^-.", "D:")):
+        _curve(panels[2], found[task], "length", color, style, title)
+    panels[2].set(title="tokens of a response", ylim=(0, 25))
     for axes in panels:
-        axes.grid(alpha=0.3)
+        axes.set(xlabel="iteration", xlim=(0, most))
+    for axes, (task, _) in zip(panels, HACKS):
+        last = max((column(run, "iter")[-1] for run in found[task]), default=most)
+        if last < most:
+            axes.axvline(last, color=BLACK, lw=1, ls=":")
+            axes.annotate(f"trained\nfor {last:.0f}", (last, 0.03), (3, 0), va="bottom",
+                          textcoords="offset points")
+    panels[0].set_ylabel("share of responses")
+    handles = [*panels[0].get_legend_handles_labels()[0], *panels[2].get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
 
+def _curve(axes: Axes, runs: list[dict], key: str, color: str, style: str, label: str) -> None:
+    """Draw the mean of the seeds as a line and their range as a band; nothing without runs."""
+    if runs:
+        x, table = column(runs[0], "iter"), [column(run, key) for run in runs]
+        axes.fill_between(x, np.fmin.reduce(table), np.fmax.reduce(table), color=color, alpha=0.15,
+                          lw=0)
+        axes.plot(x, _mean(table), style, color=color, label=label)
+
+
 def save_all(by_task: dict[str, list[dict]], folder: Path, only: tuple = ()) -> list[Path]:
-    """Draw all figures that the runs allow; return the files.
+    """Draw all figures that the runs allow, as SVG and as PNG; return the PNG files.
 
     Args:
         by_task: task -> finished runs.
-        folder: for compare_TASK_WHAT.png.
+        folder: for compare_TASK_WHAT.svg and .png.
         only: names of figures such as "long_entropy"; empty: all.
     """
     figures: dict[str, Callable[[], Figure]] = {}
@@ -162,6 +232,8 @@ def save_all(by_task: dict[str, list[dict]], folder: Path, only: tuple = ()) -> 
     drawn = []
     for name, draw in figures.items():
         if not only or name in only:
+            for kind, data in saved(draw, f"compare_{name}").items():
+                path = folder / f"compare_{name}.{kind}"
+                write_file(path, lambda file, data=data: file.write(data))
             drawn.append(folder / f"compare_{name}.png")
-            draw().savefig(drawn[-1], dpi=110, metadata={"Software": None})
     return drawn

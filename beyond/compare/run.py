@@ -56,6 +56,8 @@ class Spec:
         """Return what must be the same for a file to be this run, continued or finished."""
         told = asdict(self) | {"schema": SCHEMA}
         told["variant"].pop("note")
+        if self.variant.refill:  # once it was the shaped reward that chose the groups
+            told["groups"] = "kept by right and wrong"
         source = Path(self.lab).read_text(encoding="utf-8", errors="replace")
         told["lab"] = hashlib.sha256("\n".join(source.split()).encode()).hexdigest()[:12]
         told["sft"] = TASKS[self.task].model._fingerprint()
@@ -100,13 +102,14 @@ def collect(run: "Run", prompts: list[str], answers: list[str]) -> tuple[dict, T
         nonlocal batch
         groups = lab.sample_group(run.policy, *batch, cfg.G, cfg.temperature)
         batch = run.task.backend.make_batch(cfg.prompts_per_iter, run.refill_rng)
-        out, rewards = groups["out"], groups["rewards"]
-        silent.append(float((~informative_groups(rewards, cfg.G)).float().mean()))
+        out, right = groups["out"], groups["rewards"]
+        silent.append(float((~informative_groups(right, cfg.G)).float().mean()))
+        worth = right
         if run.spec.variant.overlong:
             lengths = out["mask"].sum(1)
-            rewards = rewards + overlong_penalty(lengths, run.task.budget, run.task.cache)
-        drawn.append((out, rewards))
-        return [(out, p, rewards) for p in range(len(rewards) // cfg.G)], rewards
+            worth = right + overlong_penalty(lengths, run.task.budget, run.task.cache)
+        drawn.append((out, worth))
+        return [(out, p, worth) for p in range(len(right) // cfg.G)], right
 
     silent: list[float] = []
     drawn: list[tuple[dict, Tensor]] = []

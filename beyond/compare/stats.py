@@ -55,7 +55,8 @@ CLAIMS = (
     Claim("long", "dr_grpo", "grpo_beta0", "length", -1,
           "Dr. GRPO: responses end shorter"),
     Claim("long", "bnpo", "grpo_beta0", "wrong_all", -1,
-          "token mean (DAPO, BNPO): wrong responses are shorter than with a mean per response"),
+          "token mean (DAPO; TRL's bnpo): wrong responses are shorter than with a mean "
+          "per response"),
     Claim("long", "dapo", "bnpo", "entropy", +1,
           "DAPO's clip-higher: entropy stays higher (0.28 against 0.2)"),
     Claim("short", "dapo", "bnpo", "entropy", +1,

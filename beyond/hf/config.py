@@ -7,13 +7,19 @@ prompts_per_step 4 and no accumulation; logging every step, since there are few.
 """
 
 import argparse
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from beyond import settings as common
-from beyond.settings import nearest, opt, parsed
+from beyond import torchforge
+from beyond.settings import opt, parsed
 
-ELSEWHERE = ("lab", "model", "data", "reward")  # flags of their own
+# 20 steps of 4 prompts x 8 responses; a learning rate that a model of 135M bears.
+SUMS = {"stop": "\n", "max_new_tokens": 6, "max_steps": 20, "num_train_epochs": 5,
+        "learning_rate": 1e-5, "step": "lab", "output_dir": "runs/smollm", "save_steps": 0}
+# Flags of their own, which a file may have, too; and the section of run.yaml that is a record.
+ELSEWHERE = ("lab", "model", "data", "eval_data", "max_samples", "reward", "threads")
+RECORD = "run"
 
 
 @dataclass
@@ -34,8 +40,9 @@ class GRPOConfig:
     kl_beta: float | None = opt(
         None, "weight of the KL term; 0: no reference model; none: the loss's own, 0.04 for lab", 0)
     loss: str = opt("lab", "lab (your grpo_loss), a name of beyond.losses, or file.py:function")
-    adv: str = opt("lab", "lab (your group_advantages), or a name of beyond.losses.ADVANTAGES")
-    kl: str = opt("k3", "KL estimator, for losses of beyond.losses")
+    adv: str | None = opt(None, "lab (your group_advantages), or a name of "
+                          "beyond.losses.ADVANTAGES; none: the loss's own, lab for lab")
+    kl: str | None = opt(None, "KL estimator, for losses of beyond.losses; none: the loss's own")
     scale_std: bool = opt(True, "divide advantages by the group's std")
     entropy_coef: float = opt(0.0, "weight of the entropy bonus", 0)
     # optimization
@@ -49,11 +56,16 @@ class GRPOConfig:
     schedule: str = opt("constant", "after the warm-up", None, ("constant", "cosine", "linear"))
     max_grad_norm: float = opt(1.0, "gradients are clipped to this norm, before the step", 1e-9)
     num_train_epochs: int = opt(1, "passes over the data", 1)
-    max_steps: int = opt(0, "stop after so many optimizer steps; 0: after num_train_epochs", 0)
+    max_steps: int = opt(0, "optimizer steps, however often the data is gone round for them; 0: "
+                         "num_train_epochs decide", 0)
     shuffle: bool = opt(True, "a new order in every epoch")
     seed: int = opt(0, "of sampling and order", 0)
     # memory
     lora_rank: int = opt(0, "train low-rank adapters (peft) instead of all weights; 0: off", 0)
+    lora_alpha: float | None = opt(None, "the adapters' scale x rank; none: 2 x lora_rank", 0)
+    lora_dropout: float = opt(0.0, "share of an adapter's inputs that is dropped in training", 0)
+    lora_targets: str | None = opt(
+        None, "names of the layers that get one, with commas; none: all linear layers")
     gradient_checkpointing: bool = opt(False, "less memory, more time")
     bf16: bool = opt(False, "forward passes in bfloat16")
     device: str | None = opt(None, "cpu, cuda or mps; none: where the model is")
@@ -76,11 +88,32 @@ class GRPOConfig:
     wandb_project: str = opt("lab15", "project at W&B or trackio")
     wandb_run_name: str = opt("grpo", "name of the run there")
 
+    def __new__(cls, *_: Any, **given: Any) -> "GRPOConfig":
+        """Make one; of a name that other libraries have, say what it is called here."""
+        for name in given.keys() - SPECS.keys():
+            raise TypeError(common.unknown("GRPOConfig", name, given[name], SPECS))
+        return super().__new__(cls)
+
     def __post_init__(self):
         common.check(self)
+        if self.lora_dropout >= 1:
+            raise ValueError(f"lora_dropout = {self.lora_dropout:g} is not allowed; give a share "
+                             "below 1")
+        for name in ("lora_alpha", "lora_dropout", "lora_targets"):
+            if getattr(self, name) and not self.lora_rank:
+                raise ValueError(f"{name} = {getattr(self, name)} needs lora_rank, such as 8: "
+                                 "without it all weights are trained")
 
 
 SPECS = {spec.name: spec for spec in fields(GRPOConfig)}
+
+
+# What sft has no use for.
+GRPO_ONLY = (
+    "group_size", "temperature", "clip_epsilon", "clip_low", "clip_high", "kl_beta", "loss", "adv",
+    "kl", "scale_std", "entropy_coef", "step", "inner_steps", "gradient_accumulation_steps",
+    "reward_timeout", "parallel", "eval_steps", "eval_samples", "log_completions")
+COMMAND_LINE = "command line"
 
 
 def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
@@ -95,13 +128,71 @@ def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
     Raises:
         ValueError: an unknown name, with the nearest one; or a text that is no such value.
     """
+    if path.partition(".")[0] == RECORD:
+        return path  # what happened in a run: never trained on
     name = path.split(".")[-1].replace("-", "_")
     if name in ELSEWHERE:
-        raise ValueError(f"{where}: {name} is no setting; give --{name} on the command line")
+        if where == COMMAND_LINE:
+            flag = name.replace("_", "-")
+            raise ValueError(f"{where}: {name} is no setting; give --{flag} on the command line")
+        return name  # file_flags takes it
     if name not in SPECS:
-        raise ValueError(f"{where}: unknown setting {path!r}{nearest(name, SPECS)}")
+        raise ValueError(common.unknown(where, path, value, SPECS))
     settings[name] = parsed(SPECS[name], value)
     return name
+
+
+def put_sft(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
+    """Do as put, but refuse what belongs to GRPO: sft would not read it.
+
+    Args:
+        settings: by name; it gets the value.
+        path: as of put.
+        value: a value of the right type, or its text.
+        where: the file that has it, or "command line".
+
+    Raises:
+        ValueError: as put does; or a setting of GRPO.
+    """
+    name = put(settings, path, value, where)
+    if name in GRPO_ONLY or name in ("lab", "reward", "eval_data"):
+        raise ValueError(f"{where}: {name} belongs to GRPO; sft has nothing that it could change. "
+                         "Leave it out")
+    return name
+
+
+def file_flags(flags: argparse.Namespace, program: str, **defaults: Any) -> None:
+    """Fill in flags that are None: from the file of --config, then with their defaults.
+
+    Args:
+        flags: parsed; changed in place.
+        program: the command; a run.yaml of another one is refused.
+        defaults: by name.
+
+    Raises:
+        OSError, ValueError: the file cannot be used.
+    """
+    found: dict[str, Any] = {}
+    if flags.config:
+        for path, value in read_file(flags.config, program).items():
+            name = path.split(".")[-1].replace("-", "_")
+            others = ("train_hf", "sft", "services_run", "smollm_run")
+            if path == f"{RECORD}.program" and value != program and value in others:
+                raise ValueError(f"{flags.config} is the record of a run of beyond.{value}: "
+                                 f"python -m beyond.{value} --config {flags.config}")
+            if path.partition(".")[0] != RECORD and name in ELSEWHERE:
+                found[name] = value
+    for name in ELSEWHERE:
+        if hasattr(flags, name) and getattr(flags, name) is None:
+            setattr(flags, name, found.get(name, defaults.get(name)))
+    for name in ("max_samples", "threads"):
+        value = getattr(flags, name, None)
+        if value is not None and type(value) is not int:
+            raise ValueError(f"{flags.config}: {name} = {value!r} is not allowed; give int")
+    for name in ("lab", "model", "data", "eval_data"):
+        value = getattr(flags, name, None)
+        if value is not None and not isinstance(value, str):
+            raise ValueError(f"{flags.config}: {name} = {value!r} is not allowed; give a text")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,10 +200,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_arguments(parser, GRPOConfig, "loss.clip_high=0.28")
 
 
-def from_flags(flags: argparse.Namespace, **defaults: Any) -> GRPOConfig:
+def from_flags(flags: argparse.Namespace, take=put, **defaults: Any) -> GRPOConfig:
     """Return the config of parsed flags: defaults, then the file, then KEY=VALUE, then flags.
+
+    A run.yaml says which settings came from the name of its loss; with another loss on the command
+    line these are the other one's.
+
+    Args:
+        flags: parsed by a parser that add_arguments was called for.
+        take: put, or put_sft.
+        defaults: settings by name that win over the dataclass's own.
 
     Raises:
         OSError, ValueError: what is wrong, with the nearest name for an unknown one.
     """
-    return common.from_flags(flags, GRPOConfig, put, **defaults)
+    by_name: list[str] = []
+    typed: set[str] = set()
+
+    def taken(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
+        if path == f"{RECORD}.by_name" and isinstance(value, list):
+            by_name.extend(value)
+        before = settings.get("loss")
+        name = take(settings, path, value, where)
+        if where == COMMAND_LINE:
+            typed.add(name)
+            if name == "loss" and settings["loss"] != before:
+                for other in set(by_name) - typed:
+                    settings.pop(other, None)
+        return name
+
+    return on_device(common.from_flags(flags, GRPOConfig, taken, **defaults), flags.notices)
+
+
+def on_device(cfg: GRPOConfig, notices: list[str]) -> GRPOConfig:
+    """Return the config with a GPU in the place of "auto", if torch finds one.
+
+    Args:
+        cfg: a GRPOConfig.
+        notices: get a line if there is none.
+    """
+    if cfg.device != "auto":
+        return cfg
+    import torch
+
+    if torch.cuda.is_available():
+        return replace(cfg, device="cuda")
+    notices.append("with_gpus: torch finds no GPU here, and the CPU does the work")
+    return replace(cfg, device=None)
+
+
+def read_file(path: str, program: str = "train_hf") -> dict[str, Any]:
+    """Return the settings of a file by our names; those of torchforge's guides are translated.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or has a value that is not possible.
+    """
+    program = "services" if program == "services_run" else "train_hf"
+    lines = torchforge.translated(common.load_yaml(path), program)
+    return {name: value for line in lines for name, value in line.ours.items()}

@@ -8,6 +8,7 @@ from beyond.tasks.rewards import name_of
 
 MIN, MAX = ("_min", "min_length"), ("_max", "max_length", "num_tokens", "epoch")
 FLAT_STEPS, FLAT_ENTROPY = 5, 0.02
+ONE_RATIO = ("gspo", "gspo_paper", "gspo_token")  # losses with one ratio for a whole response
 
 
 def seq_share(hit: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -34,7 +35,7 @@ def loss_metrics(loss, stats, logp, old, adv, mask, cfg) -> dict[str, Any]:
     down = cfg.clip_epsilon if cfg.clip_low is None else cfg.clip_low
     A = adv if adv.dim() == 2 else adv.unsqueeze(1)
     compared = rho
-    if cfg.loss in ("gspo", "gspo_token"):  # their one ratio of a response, at all its tokens
+    if cfg.loss in ONE_RATIO:  # their one ratio of a response, at all its tokens
         mean = log_rho.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)
         compared = mean.exp().expand_as(rho)
     low, high = (compared < 1 - down) & (A < 0), (compared > 1 + up) & (A > 0)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.nn as nn
 
+from beyond.hf import preflight
 from beyond.hf.config import GRPOConfig
 from lab15_run import out_of_memory
 
@@ -134,6 +135,9 @@ class Policy(nn.Module):
         self.pad_id = pad_id_of(tokenizer, self.ends, self.vocabulary)
         self.ends_prompts = _ends_prompts(tokenizer)
         self.chat: bool | None = None  # whether its prompts are messages; data.usable finds out
+        self.fresh = False  # whether its adapter was made here, and so does nothing at the start
+        self.dropouts = [(m, m.p) for name, m in model.named_modules()
+                         if ".lora_dropout." in name and isinstance(m, nn.Dropout) and m.p]
         _no_dropout(model)
         self._has_room()
         self.plain_head = _head_is_plain(self)
@@ -171,6 +175,26 @@ class Policy(nn.Module):
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, self.autocast)
 
+    @contextlib.contextmanager
+    def dropping(self, seed: int) -> Iterator[None]:
+        """Drop inputs of the adapters in the block (lora_dropout); random numbers of its own.
+
+        Args:
+            seed: of what is dropped.
+        """
+        if not self.dropouts:
+            yield
+            return
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            try:
+                for module, rate in self.dropouts:
+                    module.p, module.training = rate, True
+                yield
+            finally:
+                for module, _ in self.dropouts:
+                    module.p = 0.0
+
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Return the (B, S, V) logits as TinyLM does; rows are padded at both ends with pad_id."""
         token = (ids != self.pad_id).long()
@@ -190,10 +214,10 @@ class Policy(nn.Module):
 
 
 class AdapterOff(Policy):
-    """A policy with LoRA as it was before training: the same weights, with no second copy.
+    """A policy with a new LoRA as it was before training: the same weights, with no second copy.
 
     Args:
-        policy: a Policy around a peft model.
+        policy: a Policy around a peft model whose adapter changed nothing at the start.
     """
 
     def __init__(self, policy: Policy):
@@ -205,6 +229,33 @@ class AdapterOff(Policy):
         """Switch the adapter off for a forward pass."""
         with super().casting(), self.model.disable_adapter():
             yield
+
+
+class AtStart(AdapterOff):
+    """A policy with an adapter that had been trained before, as it is now: base and adapter.
+
+    What is trained is kept a second time, and is put in its place for a forward pass.
+
+    Args:
+        policy: a Policy around a peft model, before training.
+    """
+
+    def __init__(self, policy: Policy):
+        super().__init__(policy)
+        self.start = [(p, p.detach().clone()) for p in policy.parameters() if p.requires_grad]
+
+    @contextlib.contextmanager
+    def casting(self):
+        """Go back to the start for a forward pass; it is one without gradients."""
+        now = [p.data for p, _ in self.start]
+        try:
+            for p, kept in self.start:
+                p.data = kept
+            with Policy.casting(self):
+                yield
+        finally:
+            for (p, _), data in zip(self.start, now):
+                p.data = data
 
 
 def positions(real: torch.Tensor) -> torch.Tensor:
@@ -261,21 +312,104 @@ def only_last(model: Any) -> dict:
 # ============================================================== from a model or a folder
 
 
-def add_lora(model, rank: int):
-    """Return the model with trainable low-rank adapters; its own weights are frozen.
+def lora_config(cfg: GRPOConfig):
+    """Return peft's config of the settings lora_rank, lora_alpha, lora_dropout, lora_targets.
 
     Raises:
         ValueError: peft is not installed.
     """
     try:
-        from peft import LoraConfig, get_peft_model
+        from peft import LoraConfig
     except ImportError:
         raise ValueError("lora_rank needs peft: pip install peft") from None
-    settings = LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear",
-        task_type="CAUSAL_LM",
+    alpha = 2 * cfg.lora_rank if cfg.lora_alpha is None else cfg.lora_alpha
+    targets = [name.strip() for name in (cfg.lora_targets or "").split(",") if name.strip()]
+    return LoraConfig(
+        r=cfg.lora_rank, lora_alpha=alpha, lora_dropout=cfg.lora_dropout,
+        target_modules=targets or "all-linear", task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, settings)
+
+
+def add_lora(model, settings, seed: int):
+    """Return the model with new trainable adapters; its own weights are frozen.
+
+    Args:
+        model: a causal LM.
+        settings: a peft config.
+        seed: of the adapters' start, whatever ran before.
+
+    Raises:
+        ValueError: peft does not take the settings for this model, such as unknown layers.
+    """
+    from peft import get_peft_model
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        try:
+            return get_peft_model(model, settings)
+        except (ValueError, TypeError, AttributeError) as error:
+            wanted = getattr(settings, "target_modules", None)
+            layers = {name.split(".")[-1] for name, m in model.named_modules()
+                      if isinstance(m, nn.Linear)}
+            raise ValueError(f"no adapter can be made for lora_targets {shown(wanted)}: "
+                             f"{str(error).splitlines()[0]:.120}. Linear layers of this model: "
+                             f"{', '.join(sorted(layers))}") from None
+
+
+def shown(names: Any) -> str:
+    """Return names of layers as they are typed."""
+    return names if isinstance(names, str) or names is None else ",".join(sorted(names))
+
+
+def adapted(model, cfg: GRPOConfig, peft_config=None):
+    """Return (the model with the adapters that are to be trained, whether they were made here).
+
+    Args:
+        model: a causal LM, or a peft model: then its adapters are trained on.
+        cfg: a GRPOConfig.
+        peft_config: for new adapters, in the place of the settings lora_...; None: those.
+
+    Raises:
+        ValueError: what cannot be trained, or could not be saved.
+    """
+    has = hasattr(model, "disable_adapter")
+    if getattr(model, "_hf_peft_config_loaded", False) and not has:
+        raise ValueError("the model has an adapter inside (load_adapter, or from_pretrained of an "
+                         "adapter's folder), which could not be saved whole; load it with "
+                         "PeftModel.from_pretrained(base, folder, is_trainable=True)")
+    if peft_config is not None and cfg.lora_rank:
+        raise ValueError(f"peft_config and lora_rank = {cfg.lora_rank} both make adapters; give "
+                         "one of them")
+    wanted = peft_config or (lora_config(cfg) if cfg.lora_rank else None)
+    if wanted is None and not has:
+        return model, False
+    if has:
+        _same_adapter(model, wanted)
+    config = model.peft_config[model.active_adapters[0]] if has else wanted
+    if config.is_prompt_learning:
+        raise ValueError(f"{config.peft_type.value}: adapters that are prompts cannot be trained "
+                         "here; take LoRA")
+    dropout = getattr(config, "lora_dropout", 0.0)
+    if dropout and cfg.gradient_checkpointing:
+        raise ValueError(f"lora_dropout = {dropout:g} does not go with gradient_checkpointing, "
+                         "which would drop other inputs in backward; leave one of them out")
+    return (model, False) if has else (add_lora(model, wanted, cfg.seed), True)
+
+
+def _same_adapter(model, wanted) -> None:
+    """Raise a ValueError if other adapters are asked for than those that a model has."""
+    if wanted is None:
+        return
+    for name in model.active_adapters:
+        mine = model.peft_config[name]
+        for field, setting in (("r", "lora_rank"), ("lora_alpha", "lora_alpha")):
+            given, kept = getattr(wanted, field, None), getattr(mine, field, None)
+            if given != kept:
+                raise ValueError(
+                    f"{setting} = {given:g}: the model is an adapter already ({name}: {setting} "
+                    f"{kept}), which is trained on as it is. Leave the lora settings out; for new "
+                    "adapters start from a whole model, such as the final/ beside an adapter of "
+                    "this lab")
 
 
 def trained_in_full(model, cfg: GRPOConfig) -> None:
@@ -286,22 +420,27 @@ def trained_in_full(model, cfg: GRPOConfig) -> None:
     """
     small = [p for p in model.parameters()
              if p.requires_grad and p.dtype in (torch.bfloat16, torch.float16)]
-    if small and not cfg.lora_rank:
+    if small:
         print(f"the weights are {str(small[0].dtype).removeprefix('torch.')}, which rounds small "
               "steps away: they are trained in float32. To save memory: bf16, lora_rank")
+    if small and hasattr(model, "disable_adapter"):
+        for p in small:
+            p.data = p.data.float()
+    elif small:
         model.float()
 
 
-def policy_of(model, tokenizer, cfg: GRPOConfig) -> Policy:
+def policy_of(model, tokenizer, cfg: GRPOConfig, peft_config=None) -> Policy:
     """Return the policy of a model with the settings of a config.
 
     Args:
-        model: a causal LM that is loaded; it is changed in place.
+        model: a causal LM that is loaded, or a peft model; it is changed in place.
         tokenizer: its tokenizer.
         cfg: a GRPOConfig.
+        peft_config: for adapters, in the place of the settings lora_...; None: those.
 
     Raises:
-        ValueError: no such device, or peft is missing.
+        ValueError: no such device, peft is missing, or nothing can be trained or saved.
     """
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"the model is {model!r:.60}; give one that is loaded: "
@@ -311,54 +450,103 @@ def policy_of(model, tokenizer, cfg: GRPOConfig) -> Policy:
             model = model.to(cfg.device)
         except (RuntimeError, AssertionError) as error:
             raise ValueError(f"device {cfg.device!r}: {str(error).splitlines()[0]}") from None
+    model, fresh = adapted(model, cfg, peft_config)
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ValueError("no weight of the model can be trained: its adapter is frozen. Load it "
+                         "with PeftModel.from_pretrained(base, folder, is_trainable=True)"
+                         if hasattr(model, "disable_adapter") else "no weight of the model can be "
+                         "trained: all have requires_grad = False")
     trained_in_full(model, cfg)
     if cfg.gradient_checkpointing:
         model.gradient_checkpointing_enable()
         model.enable_input_require_grads()
         model.train()
-    if cfg.lora_rank and not hasattr(model, "disable_adapter"):
-        with torch.random.fork_rng():  # the adapters' start is the seed's, whatever ran before
-            torch.manual_seed(cfg.seed)
-            model = add_lora(model, cfg.lora_rank)
-    return Policy(model, tokenizer, cfg.max_new_tokens, cfg.max_prompt_tokens, cfg.stop,
-                  torch.bfloat16 if cfg.bf16 else None)
+    policy = Policy(model, tokenizer, cfg.max_new_tokens, cfg.max_prompt_tokens, cfg.stop,
+                    torch.bfloat16 if cfg.bf16 else None)
+    policy.fresh = fresh
+    return policy
 
 
 def load_policy(path: str | Path, cfg: GRPOConfig) -> Policy:
-    """Return the policy of a model folder or hub name.
+    """Return the policy of a model folder, of an adapter's folder, or of a hub name.
 
     Raises:
         OSError: there is no such model; the message says what to do.
-        ValueError: no such device, or peft is missing.
+        ValueError: no such device, peft is missing, or nothing can be trained or saved.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    here = Path(path).is_dir()
-    if not here and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
-        raise OSError(f"{path} cannot be loaded: there is no such folder. Give one made by "
-                      "save_pretrained, such as runs/hf/final")
+    preflight.model(path)
     try:
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        if (Path(path) / ADAPTER).is_file():
+            model, tokenizer = _adapter(Path(path))
+        else:
+            model, tokenizer = _whole(Path(path).resolve() if Path(path).is_dir() else path)
+    except _NoBase:
+        raise
     except Exception as error:  # a cut-off file, a missing package: each has its own exception
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise OSError(
-            f"{path} cannot be loaded ({'' if here else 'no such folder, nor can it be fetched: '}"
-            f"{why:.100}). Give a folder made by "
-            "save_pretrained. Without network: python -m beyond.smollm says how to bring a model"
-        ) from None
+            f"{path} cannot be loaded ({why:.100}). {preflight.ADVICE}") from None
     return policy_of(model, tokenizer, cfg)
 
 
-def reference_of(policy: Policy) -> Policy:
-    """Return the frozen policy that the KL is measured against.
+ADAPTER = "adapter_config.json"
 
-    With LoRA it is the same model with its adapter off, and costs no memory; else a copy.
+
+class _NoBase(OSError):
+    """The model that an adapter belongs to is not there."""
+
+
+def _whole(path: str | Path):
+    """Return (model, tokenizer) of a folder or hub name."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    return model, AutoTokenizer.from_pretrained(path)
+
+
+def _adapter(path: Path):
+    """Return (peft model to be trained on, tokenizer) of an adapter's folder.
+
+    The tokenizer is the one beside the adapter, of the folder above (final/adapter of an earlier
+    version), or of the base.
+
+    Raises:
+        _NoBase: the base is not there.
+        OSError: peft is not installed.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        from peft import PeftConfig, PeftModel
+    except ImportError:
+        raise OSError("an adapter needs peft: pip install peft") from None
+    base = PeftConfig.from_pretrained(str(path)).base_model_name_or_path
+    at = [path, path.parent]
+    try:
+        model, tokenizer = _whole(base)
+    except Exception:
+        whole = next((f" {p} has them merged: give that." for p in (path.parent,)
+                      if (p / "config.json").is_file()), "")
+        raise _NoBase(f"{path} is an adapter of the model {base or '(not named)'!r}, which cannot "
+                      f"be loaded: bring it to that place, or set base_model_name_or_path in "
+                      f"{path / ADAPTER}.{whole}") from None
+    beside = [p for p in at if (p / "tokenizer_config.json").is_file()]
+    if beside:
+        tokenizer = AutoTokenizer.from_pretrained(beside[0])
+    return PeftModel.from_pretrained(model, str(path), is_trainable=True), tokenizer
+
+
+def reference_of(policy: Policy) -> Policy:
+    """Return the frozen policy that the KL is measured against: the policy as it is now.
+
+    With a new LoRA it is the same model with its adapter off, and costs no memory; with adapters
+    that were trained before, the same model and a second copy of these; else a copy.
     """
     if hasattr(policy.model, "disable_adapter"):
-        return AdapterOff(policy)
+        return AdapterOff(policy) if policy.fresh else AtStart(policy)
     ref = copy.deepcopy(policy)
     for p in ref.parameters():
         p.requires_grad_(False)

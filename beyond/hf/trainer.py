@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from beyond.foreign import ARGUMENTS
 from beyond.hf import backend, batches
 from beyond.hf.config import GRPOConfig
 from beyond.hf.metrics import (
@@ -35,13 +36,15 @@ from beyond.hf.metrics import (
 from beyond.hf.policy import advice_when_memory_is_out, policy_of, reference_of
 from beyond.hf.schedule import Schedule
 from beyond.hf.whole_step import LabStep
+from beyond.losses.names import described
 from beyond.losses.weights import entropy_bonus
 from beyond.parallel import ranks, tensor
-from beyond.saving import checkpoints
+from beyond.saving import checkpoints, record
+from beyond.saving.folder import RunFolder, continues
 from beyond.saving.logs import RunLog, mean_of
 from beyond.student.plugins import advantage_of, default_lab, loss_of, with_own
 from beyond.tasks.data import listed, usable
-from beyond.tasks.rewards import call
+from beyond.tasks.rewards import call, combined
 
 
 class GRPOTrainer:
@@ -50,15 +53,17 @@ class GRPOTrainer:
     Args:
         model: a HuggingFace causal LM (it is trained in place), or an hf.backend.Policy.
         tokenizer: its tokenizer; it may have no PAD token. None with a Policy.
-        reward_fn: any of the three forms of beyond/tasks/rewards.py.
+        reward_fn: any of the three forms of beyond/tasks/reward_calls.py; a list of rewards or
+            of (reward, weight) is their weighted mean.
         config: a GRPOConfig; None: the defaults.
         lab: the module of a lab file from load_lab(path, backend=hf_backend); None: the
             solutions' file, or lab15_grpo.py where there is none.
         eval_dataset: rows for evaluation; None: no evaluation.
         callbacks: objects with any of the methods on_rollout, on_advantages, on_loss,
             on_step_end, on_eval, on_save; each is called as method(trainer, **what there is), on
-            every rank.
+            every rank. HF's TrainerCallback has other arguments and is refused.
         world: a parallel.World; None: torchrun's, or a world of one.
+        peft_config: adapters to train (peft's LoraConfig), in the place of lora_rank and its like.
 
     Raises:
         ValueError: settings that do not go together.
@@ -67,18 +72,27 @@ class GRPOTrainer:
     def __init__(
         self, model, tokenizer=None, reward_fn=backend.reward, config: GRPOConfig | None = None,
         lab=None, eval_dataset=None, callbacks=(), world: ranks.World | None = None,
+        peft_config=None, **others,
     ):
+        refuse(others, callbacks)
         if config is not None and not isinstance(config, GRPOConfig):
             raise ValueError(f"config must be beyond's GRPOConfig, not {type(config)}")
         self.lab = lab or default_lab()
-        self.cfg = cfg = with_own(config or GRPOConfig(), self.lab)
+        given = config or GRPOConfig()
+        self.cfg = cfg = with_own(given, self.lab)
+        self.by_name = [k for k, v in vars(given).items() if v is None and v != getattr(cfg, k)]
         self.world = world or ranks.start(cfg.device, only_torchrun=True)
         if self.world.many:
             self.cfg = cfg = ranks.settings(cfg, self.world)
         self.data = tensor.one_of(self.world, cfg.parallel)  # who shares the prompts
         own = isinstance(model, backend.Policy)
-        self.policy = model if own else policy_of(model, tokenizer, cfg)
-        self.reward_fn, self.callbacks = reward_fn, list(callbacks)
+        self.policy = model if own else policy_of(
+            model, tokenizer, cfg, peft_config)
+        if self.world.many and cfg.parallel != "ddp" and hasattr(
+                self.policy.model, "disable_adapter"):
+            raise ValueError(f"parallel = {cfg.parallel} does not go with adapters, which are "
+                             "small: take parallel = ddp")
+        self.reward_fn, self.callbacks = combined(reward_fn), list(callbacks)
         self.eval_rows = list(listed(() if eval_dataset is None else eval_dataset))
         # guide_custom measures its ratio against the reference, whatever its KL weighs.
         needed = bool(cfg.kl_beta) or cfg.loss == "guide_custom"
@@ -96,6 +110,11 @@ class GRPOTrainer:
         self.window: list[dict[str, float]] = []  # metrics since the last log
         self.place = {"epoch": 0, "row": 0}
         self.collapsed = CollapseWatch()
+        # What a command adds to run.yaml: settings of its own, files, and how it was started.
+        self.about: dict[str, Any] = {"settings": {}, "files": {}, "run": {}}
+        self.facts: dict[str, Any] = {}  # files and rows, as in run.yaml
+        self.folder: RunFolder | None = None
+        self.kept_at: int | None = None  # the step of the newest checkpoint
         self.whole = LabStep(self) if cfg.step == "lab" else None
 
     def tell(self, event: str, **what: Any) -> None:
@@ -106,9 +125,10 @@ class GRPOTrainer:
 
     def score(self, out: dict, entropies: bool = False):
         """Return batches.scored(policy, ...), with gradients that all ranks will share."""
-        if not self.data.many:
-            return batches.scored(self.policy, out, entropies)
-        return self.through(batches.scored, out, entropies, self.cfg.parallel == "fsdp")
+        with self.policy.dropping(self.cfg.seed ^ self.done * 1000003 ^ int(out["ids"].sum())):
+            if not self.data.many:
+                return batches.scored(self.policy, out, entropies)
+            return self.through(batches.scored, out, entropies, self.cfg.parallel == "fsdp")
 
     # ---------------------------------------------------------------- one batch
 
@@ -230,31 +250,83 @@ class GRPOTrainer:
 
     # ---------------------------------------------------------------- the loop
 
-    def train(self, dataset, eval_dataset=None, resume: str | bool = False) -> list[dict]:
+    def train(self, dataset, eval_dataset=None, resume: str | bool = False,
+              folder: RunFolder | None = None) -> list[dict]:
         """Train on rows with prompt and reference (more columns go to the reward); return the log.
 
         Args:
             dataset: list of dicts; a prompt is text or a list of chat messages.
             eval_dataset: in the place of the constructor's.
             resume: True for the newest checkpoint of output_dir, or a checkpoint's folder.
+            folder: the folder of the run, entered already; None: output_dir. An earlier run in it
+                is renamed before the first step; one that another process uses is refused.
 
         Ctrl-C is a normal end: the step at hand is finished, a checkpoint is written to go on
         from, and final/, as at the end. A second Ctrl-C does not wait and writes final/ alone.
+        Where no step was made, nothing is left behind.
         """
         with quiet(self.world):
             rows = usable(dataset, self.policy)
             total = announce(len(rows), self.cfg)
+        self.say(described(self.cfg.loss, self.cfg))
         batches.check_parts(len(rows), self.cfg, self.data)
         if eval_dataset is not None:
             self.eval_rows = list(listed(eval_dataset))
         self.schedule.total = total
-        checkpoints.seed_everything(ranks.seed_of(self.cfg.seed, self.data.rank))
-        if resume:
-            self.load(resume)
-            if self.done >= total:
-                self.say(f"all {total} steps are made; raise max_steps or num_train_epochs")
+        begun = time.perf_counter()
+        with contextlib.ExitStack() as stack:
+            if folder is None:
+                self.folder = RunFolder(self.cfg.output_dir, continues(self.cfg.output_dir, resume))
+                self.on_main(lambda: stack.enter_context(self.folder))
+            else:
+                self.folder = folder
+            checkpoints.seed_everything(ranks.seed_of(self.cfg.seed, self.data.rank))
+            self.facts = self.found_now(rows)
+            if resume:
+                self.load(resume, rows)
+                if self.done >= total:
+                    self.say(f"all {total} steps are made; raise max_steps or num_train_epochs")
+            self.on_main(self.begin)
+            self.train_in_folder(rows, total)
+            if folder is None and self.world.main and self.folder.kept:
+                self.say(self.report(time.perf_counter() - begun))
+        return self.history
+
+    def on_main(self, do) -> None:
+        """Do something on rank 0; if it fails, all ranks raise."""
+        ranks.agree(self.world, lambda: do() if self.world.main else None)
+
+    def found_now(self, rows: list[dict]) -> dict[str, Any]:
+        """Return what a resume compares: the files of this run by hash, and its rows."""
+        files = {"lab": self.lab.__file__} if hasattr(self.lab, "__file__") else {}
+        files |= self.about.get("files", {})
+        model = getattr(getattr(self.policy.model, "config", None), "_name_or_path", "")
+        files |= {"model": model} if model and Path(model).is_dir() else {}
+        if ":" in self.cfg.loss:
+            files["loss"] = self.cfg.loss.rpartition(":")[0]
+        if "reward" not in files and (source := record.source_of(self.reward_fn)):
+            files["reward"] = source
+        return {"files": {k: record.of_file(v) for k, v in files.items()},
+                "rows": record.rows_of(rows)}
+
+    def begin(self) -> None:
+        """Make the run's folder and write run.yaml."""
+        settings = self.about["settings"] | vars(self.cfg)
+        settings["output_dir"] = str(self.folder.path)
+        run = record.about_run(**({"program": "hf.trainer", "command": "in Python"}
+                                  | self.about["run"]))
+        run |= {"files": self.facts["files"]}
+        run |= {"rows": self.facts["rows"], "processes": self.world.size,
+                "loss": described(self.cfg.loss, self.cfg), "by_name": self.by_name}
+        if not self.folder.fresh:
+            run["resumed_at"] = self.done
+        self.folder.begin(settings, run)
+
+    def train_in_folder(self, rows: list[dict], total: int) -> None:
+        """Make the steps that are left; log, and save final/ if a step was made."""
+        start = self.done
         if self.world.main:
-            self.log = RunLog(self.cfg, self.done if resume else None)
+            self.log = RunLog(self.cfg, None if self.folder.fresh else self.done)
         self.history: list[dict[str, float]] = []
         failed = True
         try:
@@ -265,17 +337,35 @@ class GRPOTrainer:
             failed = False
         except KeyboardInterrupt:
             failed = False
-            kept = checkpoints.found(self.cfg.output_dir)
-            place = kept[-1].name if kept else "the start"
-            self.say(f"Stopped by Ctrl-C after {self.done} of {total} steps. final/ has the model; "
-                     f"a resume goes on from {place}.")
+            self.say(f"Stopped by Ctrl-C after {self.done} of {total} steps"
+                     f"{self.place_to_go_on(start)}")
         finally:
+            missing = not (Path(self.cfg.output_dir) / "final").is_dir()
             # After an error the other ranks are not here to save with: torchrun ends them.
-            if not (failed and self.world.many):
+            if self.done > (0 if missing else start) and not (failed and self.world.many):
                 self.save("final", whole=False)
             if self.world.main:
                 self.log.close()
-        return self.history
+
+    def place_to_go_on(self, start: int) -> str:
+        """Return what is kept after Ctrl-C, as the end of a line.
+
+        Args:
+            start: the steps that were made before this run.
+        """
+        kept = checkpoints.found(self.cfg.output_dir)
+        if self.done == start:
+            return ": there is nothing to keep." if not kept else f"; {kept[-1].name} is as it was."
+        place = kept[-1].name if kept else "the start"
+        return f". final/ has the model; a resume goes on from {place}."
+
+    def report(self, seconds: float) -> str:
+        """Return the last line of the run.
+
+        Args:
+            seconds: how long it took.
+        """
+        return self.folder.report(f"{self.done} steps", seconds)
 
     def say(self, text: str) -> None:
         """Print, on one rank."""
@@ -304,6 +394,8 @@ class GRPOTrainer:
                 if self.batch["inner"] >= self.cfg.inner_steps:
                     self.write_completions()
                     self.batch = None
+                if self.world.main and self.folder is not None:
+                    self.folder.keep()
                 self.after_step(before, total)
                 bar.update(self.done - bar.n)
                 if ranks.stopped(self.world, pressed):
@@ -362,7 +454,7 @@ class GRPOTrainer:
             self.history.append({"step": self.done} | metrics)
             if self.world.main:
                 self.log.metrics(self.done, metrics)
-        if due(cfg.save_steps) and not last:
+        if last or due(cfg.save_steps):  # from the last one a finished run can be made longer
             self.keep()
         self.tell("on_step_end", step=self.done)
 
@@ -411,6 +503,7 @@ class GRPOTrainer:
             }, "state": {
                 "settings": vars(self.cfg).copy(), "step": self.done, "place": self.place,
                 "window": self.window, "tokens": self.tokens, "batches": self.data.size,
+                "facts": self.facts,
             }}
         try:
             checkpoints.save(path, self.world, self.write_model, **more)
@@ -420,6 +513,11 @@ class GRPOTrainer:
 
     def write_model(self, folder: Path) -> None:
         """Write model and tokenizer to a folder; every rank must call it."""
+        same = Path(self.cfg.output_dir) / f"checkpoint-{self.done}"
+        if self.kept_at == self.done and (same / checkpoints.STATE).is_file():
+            if self.world.main:
+                checkpoints.link_model(same, folder)
+            return
         in_parts = self.world.many and self.cfg.parallel != "ddp"
         weights = ranks.weights(self.policy.model) if in_parts else None
         if self.world.main:
@@ -427,17 +525,31 @@ class GRPOTrainer:
 
     def keep(self) -> None:
         """Write a checkpoint of this step, and remove the oldest if there are too many."""
+        if self.kept_at == self.done:
+            return
         self.save(f"checkpoint-{self.done}")
+        self.kept_at = self.done
         if self.world.main:
             checkpoints.prune(self.cfg.output_dir, self.cfg.save_total_limit)
 
-    def load(self, resume: str | bool) -> None:
-        """Go back to where a checkpoint was written."""
+    def load(self, resume: str | bool, rows: list[dict] | None = None) -> None:
+        """Go back to where a checkpoint was written.
+
+        Args:
+            resume: True for the newest of output_dir, or a checkpoint's folder.
+            rows: those that are trained on; None: not compared.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is of another model, or of other rows.
+        """
         kept = ranks.gather(self.world, checkpoints.found(self.cfg.output_dir))[0]
         if resume is True and not kept:
             self.say(f"no checkpoint in {self.cfg.output_dir}: starting at step 0")
             return
         folder = Path(kept[-1] if isinstance(resume, bool) else resume)
+        facts = checkpoints.load_state(folder).get("facts", {})
+        record.check_resume(facts, self.facts, rows)
         state = checkpoints.load(folder, self.world, self.policy.model, self.opt)
         parts = state["batches"]  # with tensor parallelism all ranks have the same samples
         same = (state["processes"], parts) == (self.world.size, self.data.size)
@@ -455,7 +567,43 @@ class GRPOTrainer:
         checkpoints.seed_everything(ranks.seed_of(self.cfg.seed + self.done, self.data.rank))
         if same:
             checkpoints.set_random_state(kept[0]["random"])
-        self.say(f"resumed at step {self.done}{checkpoints.changed(state, self.cfg)}")
+        self.kept_at = self.done if continues(self.cfg.output_dir, resume) else None
+        changes = checkpoints.changed(state, self.cfg, record.changes(facts, self.facts))
+        self.say(f"resumed at step {self.done}{changes}")
+
+
+# ============================================================== what others are used to
+
+
+EVENTS = "on_rollout, on_advantages, on_loss, on_step_end, on_eval, on_save"
+
+
+def refuse(others: dict[str, Any], callbacks) -> None:
+    """Raise in one line if a trainer is given what only another library's takes.
+
+    Args:
+        others: arguments that GRPOTrainer does not have.
+        callbacks: its callbacks.
+
+    Raises:
+        TypeError: such an argument; what to give instead.
+        ValueError: a callback of HF, or one without a method that is ever called.
+    """
+    for name in others:
+        instead = ARGUMENTS.get(name)
+        raise TypeError(f"GRPOTrainer has no argument {name!r}" + (
+            f"; here it is {instead}" if instead else
+            "; it has model, tokenizer, reward_fn, config, lab, eval_dataset, callbacks, world, "
+            "peft_config"))
+    for callback in callbacks:
+        kind = callback if inspect.isclass(callback) else type(callback)
+        if any(cls.__name__ == "TrainerCallback" for cls in kind.__mro__):
+            raise ValueError(f"the callback {kind.__name__} is one of HF's Trainer, which is "
+                             "called with (args, state, control); here it is any object with some "
+                             f"of the methods {EVENTS}, each called with (trainer, ...)")
+        if inspect.isclass(callback):
+            raise ValueError(f"the callback {kind.__name__} is a class; give an object: "
+                             f"{kind.__name__}()")
 
 
 # ============================================================== what is printed and written
@@ -467,10 +615,12 @@ def quiet(world):
 
 
 def announce(n: int, cfg) -> int:
-    """Return the number of optimizer steps; warn of what would never happen in so many."""
+    """Return the number of optimizer steps; warn of what would never happen in so many.
+
+    As in HF, max_steps wins over num_train_epochs: the data is gone round as often as needed.
+    """
     batches = -(-n // (cfg.prompts_per_step * cfg.gradient_accumulation_steps))
-    steps = batches * cfg.inner_steps * cfg.num_train_epochs
-    steps = min(steps, cfg.max_steps) if cfg.max_steps else steps
+    steps = cfg.max_steps or batches * cfg.inner_steps * cfg.num_train_epochs
     print(f"{n} prompts, {steps} optimizer steps")
     for name in ("logging_steps", "save_steps", "eval_steps"):
         if getattr(cfg, name) > steps:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from beyond.hf import backend as hf_backend
+from beyond.hf import preflight
 from beyond.parallel.ranks import extreme, total, whole
 from beyond.student.checks import how_to_test
 from beyond.student.plugins import backend_with, load_student
@@ -60,12 +61,7 @@ class LabStep:
 
     def __init__(self, trainer):
         cfg, self.trainer = trainer.cfg, trainer
-        defaults = {"loss": "lab", "adv": "lab", "kl": "k3", "micro_batch": 0, "clip_low": None,
-                    "clip_high": None, "entropy_coef": 0.0, "gradient_accumulation_steps": 1}
-        odd = [name for name, value in defaults.items() if getattr(cfg, name) != value]
-        if odd:
-            raise ValueError(f"step = lab calls your grpo_step whole, so {', '.join(odd)} cannot "
-                             "be set; take step = ours")
+        preflight.whole_step(cfg)
         backend = backend_with(
             hf_backend, reward=self.reward, sample=self.sample, sequence_logprobs=self.logprobs,
             token_entropy=self.entropy)

@@ -1,9 +1,10 @@
 """What the name of a loss means: one table with function, advantage, clip range and beta.
 
 A variant is a loss, an advantage, a KL estimator and its numbers. To add one, write the function
-(or take one from beyond.losses) and add a line to VARIANTS. beyond.compare and beyond.launch.tiny
-train these rows. train_hf takes the function alone, with its own clip range and beta
-(own_settings), and the advantage of --adv.
+(or take one from beyond.losses) and add a line to VARIANTS. Every command trains these rows: for
+beyond.compare, beyond.launch.tiny, train_hf, the services and TRL's adapter "dr_grpo" is the same
+algorithm. What is set by hand wins over the row. Nothing here imports torch before a function is
+asked for: a misspelled name is answered at once.
 
 What is set here follows the papers, translated where the scale asks for it; `note` says so. Adam
 divides the scale of a loss out, so a constant in front of it (Dr. GRPO's 1 / L, SAPO's 4 / tau)
@@ -19,9 +20,13 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from beyond.losses import KL_ESTIMATORS, LOSSES, zoo
-from beyond.losses.advantages import ADVANTAGES
 from beyond.settings import nearest
+
+# The names of LOSSES that have no row of their own, of ADVANTAGES, and of KL_ESTIMATORS.
+OTHERS = ("dual_clip", "gspo_token", "luspo", "vespo", "torchforge_reinforce", "simple_grpo",
+          "guide_custom")
+ADVANTAGE_NAMES = ("group", "mean_only", "sample_std", "batch_std", "leave_one_out", "whitened")
+KL_NAMES = ("k1", "k2", "k3", "k3_is", "k_abs")
 
 
 def own_settings(loss: Callable) -> dict[str, Any]:
@@ -96,6 +101,78 @@ VARIANTS = {
 }
 
 
+NAMES = (*VARIANTS, *OTHERS)
+
+
+def variant_of(name: str) -> Variant:
+    """Return what the name of a loss means.
+
+    Raises:
+        ValueError: an unknown name, with the nearest one.
+    """
+    if name not in NAMES:
+        raise ValueError(f"loss = {name!r} is unknown{nearest(name, ['lab', *NAMES])}")
+    return VARIANTS.get(name) or _default(name)
+
+
+def check(name: str) -> None:
+    """Raise a ValueError for a loss that is unknown, or changes rewards or batches as well."""
+    if name in OTHERS:
+        return
+    v = variant_of(name)
+    if v.overlong or v.refill:
+        raise ValueError(f"loss = {name!r} changes rewards or batches, which only beyond.compare "
+                         f"does; here take {v.loss}")
+
+
+def own(name: str) -> dict[str, Any]:
+    """Return the settings that the name of a loss stands for, by train_hf's names.
+
+    They are clip_epsilon, clip_high (None: as clip_epsilon), kl_beta, adv and kl. The group's
+    advantages are the lab file's own, as in beyond.compare: adv "lab".
+
+    Raises:
+        ValueError: an unknown name; or one that changes rewards or batches as well.
+    """
+    check(name)
+    v = variant_of(name)
+    high = v.extras.get("clip_high")
+    if high is None and name not in VARIANTS:
+        high = own_settings(function_of(v.loss))["clip_high"]
+    adv = "lab" if v.advantage == "group" else v.advantage
+    return {"clip_epsilon": v.clip_eps, "clip_high": high, "kl_beta": v.beta, "adv": adv,
+            "kl": v.kl}
+
+
+def extras_of(name: str) -> dict[str, Any]:
+    """Return the keywords of a loss that are no settings: caps, taus and the like."""
+    return {k: v for k, v in variant_of(name).extras.items() if k != "clip_high"}
+
+
+def function_of(loss: str) -> Callable:
+    """Return the function of a name of losses.LOSSES."""
+    from beyond.losses import LOSSES
+
+    return LOSSES[loss]
+
+
+def described(loss: str, settings: Any) -> str:
+    """Return what a loss is trained with, in one line.
+
+    Args:
+        loss: its name.
+        settings: an object with adv, clip_epsilon, clip_low, clip_high, kl_beta and kl.
+    """
+    s = settings
+    low = s.clip_epsilon if s.clip_low is None else s.clip_low
+    high = s.clip_epsilon if s.clip_high is None else s.clip_high
+    clip = f"{low:g}" if low == high else f"{low:g}/{high:g}"
+    kl = f"KL {s.kl} x {s.kl_beta:g}" if s.kl_beta else "no KL (kl_beta 0)"
+    extras = "" if loss not in NAMES else "".join(
+        f", {k} {v:g}" for k, v in extras_of(loss).items())
+    return f"loss {loss}: advantages {s.adv}, clip range {clip}{extras}, {kl}"
+
+
 def known(name: str, names: Collection[str], what: str) -> str:
     """Return the name if it is one of the names, else end with a line that names the nearest.
 
@@ -118,15 +195,14 @@ def resolve(losses: Sequence[str], advantages: Sequence[str], kls: Sequence[str]
         kls: names of KL_ESTIMATORS; empty: each variant's own. One that is given switches the
             KL term on, with the lab's beta of 0.04, where the variant has none.
     """
-    names = [*VARIANTS, *(name for name in LOSSES if name not in VARIANTS)]
     found: dict[str, Variant] = {}
     for name in dict.fromkeys(losses):
-        known(name, names, "variant or loss")
-        base = VARIANTS.get(name) or _default(name)
+        known(name, NAMES, "variant or loss")
+        base = variant_of(name)
         for advantage in advantages or [base.advantage]:
-            known(advantage, ADVANTAGES, "advantage")
+            known(advantage, ADVANTAGE_NAMES, "advantage")
             for kl in kls or [base.kl]:
-                known(kl, KL_ESTIMATORS, "KL estimator")
+                known(kl, KL_NAMES, "KL estimator")
                 made = base
                 if advantage != base.advantage:
                     made = replace(made, advantage=advantage, name=f"{made.name}+{advantage}")
@@ -138,8 +214,10 @@ def resolve(losses: Sequence[str], advantages: Sequence[str], kls: Sequence[str]
 
 def _default(name: str) -> Variant:
     """Return a loss of LOSSES with its own defaults, for one that has no row in VARIANTS."""
-    own = own_settings(LOSSES[name])
-    return Variant(name, name, clip_eps=own["clip_eps"], beta=own["beta"],
+    loss = function_of(name)
+    defaults, kl = own_settings(loss), signature(loss).parameters.get("kl")
+    return Variant(name, name, kl=kl.default.__name__ if kl else "k3",
+                   clip_eps=defaults["clip_eps"], beta=defaults["beta"],
                    note="the function's own defaults")
 
 
@@ -154,6 +232,8 @@ def functions(variant: Variant, lab: ModuleType, budget: int, G: int) -> tuple[C
         budget: L of losses that take it: tokens of the longest response.
         G: group size.
     """
+    from beyond.losses import ADVANTAGES, KL_ESTIMATORS, LOSSES, zoo
+
     own_kl = variant.kl != "k3"  # the lab's grpo_loss knows k3 only
     loss = (LOSSES if own_kl else zoo(lab))[variant.loss]
     loss = bound(loss, {"L": budget, "G": G} | variant.extras)

@@ -30,27 +30,31 @@ def overlong_penalty(lengths: Tensor, L_max: int, L_cache: int) -> Tensor:
 def informative_groups(rewards: Rewards, G: int) -> Tensor:
     """Return (P,) bool: the groups whose rewards are not all equal, which have a gradient.
 
-    With 0/1 rewards this is the paper's 0 < #correct < G. Rewards that could not be scored (NaN)
-    are left out; a group of one is never kept. (verl filters on std > 0 and keeps groups of one.)
+    With 0/1 rewards, before any shaping, this is the paper's 0 < #correct < G. Rewards that could
+    not be scored (NaN) are left out; a group of one is never kept. (verl filters on std > 0 and
+    keeps groups of one.)
     """
     r, on = rows_of(rewards, G)
     return ~mean_std(r, on, 1, False)[2].squeeze(1)
 
 
 def fill_with_informative(draw: Callable[[], tuple], P: int, G: int, max_draws: int = 10) -> list:
-    """Return P groups that have a gradient, sampling on until there are enough.
+    """Return P groups that have a gradient, sampling again until there are enough.
+
+    What is right and what it is worth are two tensors: a penalty for the length makes the rewards
+    of a group differ that is all wrong. So groups are chosen by what is right, and shaped after.
 
     Args:
-        draw: samples a batch and returns (groups, rewards): a list with one item per prompt,
-            whatever you want to get back, and its (len(groups)*G,) rewards.
+        draw: samples a batch and returns (groups, right): a list with one item per prompt,
+            whatever you want to get back, and the (len(groups)*G,) rewards before any shaping.
         P: how many groups are wanted; more are cut off.
         G: group size.
         max_draws: after so many draws, give up and return what there is (perhaps fewer than P).
     """
     kept: list = []
     for _ in range(max_draws):
-        groups, rewards = draw()
-        keep = informative_groups(rewards, G).tolist()
+        groups, right = draw()
+        keep = informative_groups(right, G).tolist()
         if len(groups) != len(keep):
             raise ValueError(f"draw returned {len(groups)} groups but rewards of {len(keep)}")
         kept += [group for group, wanted in zip(groups, keep) if wanted]

@@ -21,7 +21,7 @@ import random
 import re
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,31 @@ def write_model(folder: Path, policy, weights: dict[str, torch.Tensor] | None = 
     model = policy.model
     if hasattr(model, "merge_and_unload"):  # LoRA: a whole model, and the adapter beside it
         model.save_pretrained(folder / "adapter")
+        policy.tokenizer.save_pretrained(folder / "adapter")  # it can be started from, too
         model = copy.deepcopy(model).merge_and_unload()  # unmerging is not exact
     model.save_pretrained(folder, **({"state_dict": weights} if weights else {}))
     policy.tokenizer.save_pretrained(folder)
+
+
+def link_model(checkpoint: Path, folder: Path) -> None:
+    """Put the model's files of a checkpoint into another folder, without copies where possible.
+
+    A resume reads the checkpoint's shards, never these files: changing one of them changes nothing
+    in it.
+
+    Args:
+        checkpoint: that save has written.
+        folder: it is there.
+    """
+    for path in sorted(checkpoint.rglob("*")):
+        where = path.relative_to(checkpoint)
+        if path.is_dir() or where.parts[0] == SHARDS or path.suffix == ".pt":
+            continue
+        (folder / where).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, folder / where)
+        except OSError:  # a file system without links
+            shutil.copy2(path, folder / where)
 
 
 def put(temporary: Path, folder: Path) -> None:
@@ -152,6 +174,11 @@ def parts_of(model: Any, opt: Any) -> dict[str, Any]:
     from torch.distributed.checkpoint import state_dict
 
     options = state_dict.StateDictOptions(ignore_frozen_params=True)
+    if not opt.state:  # before the first step torch makes an empty one, to have what to save
+        state_dict.get_optimizer_state_dict(model, opt, options=options)
+        for state in opt.state.values():
+            if "step" in state:
+                state["step"].zero_()
     weights, trained = state_dict.get_model_state_dict(model, options=options), shapes_of(model)
     return {"model": {name: weights[name] for name in trained},
             "opt": state_dict.get_optimizer_state_dict(model, opt, options=options)}
@@ -255,11 +282,18 @@ def load(folder: Path, world: World, model: Any, opt: torch.optim.Optimizer) -> 
     return state
 
 
-def changed(state: dict[str, Any], cfg) -> str:
-    """Return which settings differ from those of a checkpoint, or nothing."""
+def changed(state: dict[str, Any], cfg, more: Iterable[str] = ()) -> str:
+    """Return which settings differ from those of a checkpoint, or nothing.
+
+    Args:
+        state: of a checkpoint.
+        cfg: a GRPOConfig.
+        more: what else differs, such as a file.
+    """
     text = ", ".join(f"{k} {state['settings'][k]} -> {vars(cfg)[k]}"
-                     for k in odd(state, cfg, tuple(vars(cfg))))
-    return text and f", with other settings: {text}"
+                     for k in odd(state, cfg, tuple(vars(cfg))) if k != "output_dir")
+    others = ", ".join(more)
+    return (text and f", with other settings: {text}") + (others and f"; changed since: {others}")
 
 
 def odd(state: dict[str, Any], cfg, names: tuple[str, ...]) -> list[str]:

@@ -8,6 +8,8 @@
 Endpoints are plain functions: an actor does one thing at a time, in the order it is asked.
 """
 
+import contextlib
+import dataclasses
 import math
 import os
 import random
@@ -25,7 +27,9 @@ from beyond.losses.weights import sequence_weights, tis, token_weights
 from beyond.parallel.ranks import World, my_part, seed_of
 from beyond.services.messages import Completion, Group, batch_of, episodes_of, groups_of, inputs_of
 from beyond.student.checks import Fault, line_of
+from beyond.student.named import load_reward
 from beyond.student.plugins import backend_with, from_file, load_student
+from beyond.tasks.rewards import call, combined
 from lab15_run import TOP
 
 SFT = TOP / "tinylm_sft.pt"
@@ -40,12 +44,18 @@ class Recipe:
         model: folder of a HuggingFace model; None: TinyLM after SFT.
         device: cpu, cuda or mps.
         first: number of the GPU of the first process that is made from this recipe.
+        hf: a GRPOConfig, for the model; None: TinyLM.
+        reward: of --reward; None: the backend's.
+        chat: whether prompts are messages.
     """
 
     lab: str
     model: str | None = None
     device: str = "cpu"
     first: int = 0
+    hf: Any = None
+    reward: str | None = None
+    chat: bool = False
 
     def backend(self):
         """Return the module that has the seven names of tinylm."""
@@ -57,12 +67,23 @@ class Recipe:
 
         return tinylm
 
+    def place(self) -> str:
+        """Return the device of this process."""
+        if self.device == "cuda":
+            return f"cuda:{(self.first + rank()) % torch.cuda.device_count()}"
+        return self.device
+
     def policy(self) -> torch.nn.Module:
         """Return the model at the start, on its device."""
-        device = self.device
-        if device == "cuda":
-            device = f"cuda:{(self.first + rank()) % torch.cuda.device_count()}"
-        return self.backend().load_or_train_sft(self.model or SFT).to(device)
+        if self.model is None:
+            import tinylm
+
+            return tinylm.load_or_train_sft(SFT).to(self.place())
+        from beyond.hf.policy import load_policy
+
+        policy = load_policy(self.model, dataclasses.replace(self.hf, device=self.place()))
+        policy.add_special_tokens = not self.chat  # a chat template brings its own
+        return policy
 
     def functions(self, **replaced: Any):
         """Return the lab file as a module; replaced names of the backend, such as reward."""
@@ -115,6 +136,29 @@ def out_of(policy, inputs: dict, mask: Tensor, temperature: float) -> dict:
     return out
 
 
+def judged(reward: Any, prompts: list[str], responses: list[str], columns: dict[str, list],
+           timeout: float) -> list[dict[str, Any]]:
+    """Return score, parts and notes of every response, as train_hf has them.
+
+    Args:
+        reward: of combined.
+        prompts: the prompt of each response.
+        responses: the texts.
+        columns: further columns, a value for each response.
+        timeout: seconds; 0: no limit.
+
+    Raises:
+        ValueError: the reward failed; which sample.
+    """
+    from beyond.hf.trainer import notes_of
+
+    found = call(reward, prompts, responses, columns, timeout)
+    parts, notes = found.metadata.get("parts", {}), notes_of(found.metadata, len(responses))
+    return [{"score": score, "parts": {k: v[i] for k, v in parts.items()},
+             "notes": {k: v[i] for k, v in notes.items()}}
+            for i, score in enumerate(found.scores)]
+
+
 class Member(Actor):
     """What all actors have."""
 
@@ -131,19 +175,22 @@ class GeneratorActor(Member):
         recipe: how to make it.
         name: of this replica, for the episodes.
         seed: process r of the replica draws from seed_of(seed, r), the first from seed itself.
+        scores: whether the log-probs of what it samples are wanted.
     """
 
-    def __init__(self, recipe: Recipe, name: str, seed: int):
+    def __init__(self, recipe: Recipe, name: str, seed: int, scores: bool = True):
         # Scores are the reward actors' work; your sample_group gets a reward that costs nothing.
         self.lab = recipe.functions(reward=lambda response, answer: 0.0)
-        self.backend, self.policy = recipe.backend(), recipe.policy()
-        self.name, self.version = name, 0
+        with contextlib.redirect_stdout(None):  # the trainer says it, too
+            self.backend, self.policy = recipe.backend(), recipe.policy()
+        self.name, self.version, self.scores = name, 0, scores
         torch.manual_seed(seed_of(seed, rank()))
 
     @endpoint
     def update_weights(self, version: int, state: dict[str, Tensor]) -> None:
         """Sample with these weights from now on."""
-        self.policy.load_state_dict(state)
+        whole = len(state) == len(self.policy.state_dict())  # or what is trained of it: adapters
+        self.policy.load_state_dict(state, strict=whole)
         self.version = version
 
     @endpoint
@@ -165,15 +212,17 @@ class GeneratorActor(Member):
         found = self.lab.sample_group(self.policy, prompts, answers, G, temperature)
         out, responses = found["out"], found["responses"]
         with torch.no_grad():
-            logp = self.backend.sequence_logprobs(self.policy, out).tolist()
+            logp = (self.backend.sequence_logprobs(self.policy, out).tolist() if self.scores else
+                    [[]] * len(responses))
+        entropies = out["entropy"].tolist() if "entropy" in out else None
         about = {"weight_version": self.version, "generator": f"{self.name}.{rank()}"}
         ids, L = out["ids"].tolist(), out["prompt_len"]
         lengths, given = out["mask"].sum(1).int().tolist(), self._prompts(out)
         rows = [
             {"episode_id": f"{number}.{mine.start * G + i}", "prompt": prompts[i // G],
              "prompt_ids": given[i], "target": answers[i // G],
-             "completion": Completion(responses[i], ids[i][L : L + n], logp[i][:n],
-                                      dict(about))}
+             "completion": Completion(responses[i], ids[i][L : L + n], logp[i][:n], dict(about),
+                                      entropies and entropies[i][:n])}
             for i, n in enumerate(lengths)
         ]
         return groups_of(rows, G), torch.get_rng_state()
@@ -197,8 +246,21 @@ class RewardActor(Member):
     """
 
     def __init__(self, recipe: Recipe, function: str | None = None):
-        self.reward = from_file(function) if function else recipe.backend().reward
-        self.name = function or "the backend's"
+        self.recipe, self.name = recipe, function or "the backend's"
+        if recipe is not None and recipe.hf is not None:
+            self.reward = combined(load_reward(recipe.reward or "exact"))
+        else:
+            self.reward = from_file(function) if function else recipe.backend().reward
+
+    @endpoint
+    def judge(self, prompts: list[str], responses: list[str], columns: dict[str, list]
+              ) -> list[dict[str, Any]]:
+        """Return score, parts and notes of the responses of this process's share of the groups."""
+        G, timeout = self.recipe.hf.group_size, self.recipe.hf.reward_timeout
+        groups = share(len(responses) // G)
+        at = slice(groups.start * G, groups.stop * G)
+        mine = {name: values[at] for name, values in columns.items()}
+        return judged(self.reward, prompts[at], responses[at], mine, timeout)
 
     @endpoint
     def score(self, responses: list[str], answers: list[str]) -> list[float]:
@@ -232,7 +294,8 @@ class ReferenceActor(Member):
     """
 
     def __init__(self, recipe: Recipe, temperature: float):
-        self.backend, self.policy = recipe.backend(), recipe.policy().requires_grad_(False)
+        with contextlib.redirect_stdout(None):
+            self.backend, self.policy = recipe.backend(), recipe.policy().requires_grad_(False)
         self.temperature = temperature
 
     @endpoint

@@ -1,6 +1,9 @@
-"""Settings of a run with services: the lab's, and how many processes of which kind, where.
+"""Settings of a run with services: of the algorithm, and how many processes of which kind, where.
 
-In a YAML file, with torchforge's words (num_replicas, with_gpus, ref_model) or ours:
+Without --model TinyLM is trained, and the algorithm's settings are those of the lab's GRPOConfig.
+With --model they are train_hf's (beyond/hf/config.py), with its names and defaults; the lab's names
+(iters, lr, G, beta, ...) are understood there, too. In a YAML file, with torchforge's words
+(num_replicas, with_gpus, ref_model) or ours:
 
     iters: 300
     mode: async
@@ -10,19 +13,34 @@ In a YAML file, with torchforge's words (num_replicas, with_gpus, ref_model) or 
 """
 
 import argparse
+import dataclasses
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from beyond import settings as common
+from beyond.hf import config as hf_config
+from beyond.hf.config import GRPOConfig
 from beyond.settings import nearest, opt, parsed, switch
 
 ROLES = ("generator", "reference", "reward", "trainer")
 ALIASES = {  # what guides to torchforge call them
-    "ref_model": "reference", "reward_actor": "reward", "num_replicas": "replicas",
-    "n_samples": "G", "batch_size": "prompts_per_iter", "learning_rate": "lr",
-    "off_by_n": "max_staleness", "clip_epsilon": "clip_eps", "kl_beta": "beta",
+    "ref_model": "reference", "reward_actor": "reward", "policy": "generator",
+    "num_replicas": "replicas", "n_samples": "group_size", "batch_size": "prompts_per_step",
+    "off_by_n": "max_staleness", "clip_eps": "clip_epsilon", "beta": "kl_beta",
+    "prompts_per_iter": "prompts_per_step", "G": "group_size", "lr": "learning_rate",
+    "eval_n": "eval_samples", "save_steps": "save_every",
 }
-SECTIONS = ("services", "grpo", "training")  # for the reader only
+TINY = {  # the lab's names of settings that train_hf calls otherwise
+    "prompts_per_step": "prompts_per_iter", "group_size": "G", "learning_rate": "lr",
+    "clip_epsilon": "clip_eps", "kl_beta": "beta", "eval_samples": "eval_n",
+}
+SECTIONS = ("services", "grpo", "training", "loss")  # for the reader only
+SERVICE = ("mode", "staleness", "max_staleness", "sync_interval", "buffer_size", "correction",
+           "tis_cap", "tis_level", "routing", "save_every", "timeout", "max_restarts")
+HEADINGS = (*SECTIONS, *ROLES)
+# Settings of train_hf that services have otherwise, or not at all.
+NOT_HERE = {"output_dir": "--out", "device": "the device of each role, such as trainer.device=cuda",
+            "save_total_limit": "not offered: the newest checkpoint is kept"}
 
 
 @dataclass
@@ -37,12 +55,16 @@ class Role:
 
     procs: int = opt(1, "processes of one replica", 1)
     replicas: int = opt(1, "independent replicas", 1)
-    device: str = opt("cpu", "where they are", None, ("cpu", "cuda", "mps"))
+    device: str = opt("cpu", "where they are; auto: a GPU if torch finds one", None,
+                      ("cpu", "cuda", "mps", "auto"))
 
 
 @dataclass
 class ServicesConfig:
-    """Settings of beyond.services. The first block is the lab's GRPOConfig, with its defaults."""
+    """Settings of beyond.services. The first block is the lab's GRPOConfig, with its defaults.
+
+    With a real model (hf) the first block follows from hf: see real.
+    """
 
     iters: int = opt(300, "updates of the trainer", 0)
     prompts_per_iter: int = opt(16, "prompts of one update (P)", 1)
@@ -72,12 +94,14 @@ class ServicesConfig:
     routing: str = opt("round_robin", "which generator samples next", None,
                        ("round_robin", "least_busy"))
     save_every: int = opt(20, "updates between two checkpoints", 1)
-    timeout: float = opt(120.0, "seconds after which a silent process counts as dead", 1)
+    timeout: float = opt(120.0, "seconds after which a silent process counts as dead (a real "
+                         "model: 1800)", 1)
     max_restarts: int = opt(3, "restarts of one process without a success in between", 0)
     generator: Role = field(default_factory=Role)  # samples
     reference: Role = field(default_factory=Role)  # log-probs of the frozen model
     reward: Role = field(default_factory=Role)  # scores responses
     trainer: Role = field(default_factory=Role)  # updates the policy
+    hf: GRPOConfig | None = None  # of a real model
 
     def __post_init__(self):
         for name in ROLES:
@@ -103,15 +127,41 @@ class ServicesConfig:
                 f"sync_interval = {self.sync_interval}: with max_staleness = {self.max_staleness} "
                 f"all rollouts would be too old; give {self.max_staleness + 1} or less"
             )
-        if self.trainer.procs * self.trainer.replicas != 1:
-            raise ValueError("trainer: one process here (procs = replicas = 1). Several that train "
-                             "one policy: torchrun with beyond.train_hf --parallel")
-        for name in ("generator", "reference", "reward"):
+        if self.trainer.replicas != 1:
+            raise ValueError("trainer.replicas: one policy is trained, so 1; procs of it can share "
+                             "the prompts")
+        if self.hf is None and self.trainer.procs != 1:
+            raise ValueError("trainer: one process for TinyLM (procs = 1). Several that train one "
+                             "policy: give --model, or torchrun with beyond.launch.tiny")
+        for name in ROLES:
             procs = getattr(self, name).procs
             if procs > self.prompts_per_iter:
                 raise ValueError(f"{name}.procs = {procs} processes cannot share "
                                  f"{self.prompts_per_iter} prompts; lower it or raise "
                                  "prompts_per_iter")
+
+    @classmethod
+    def real(cls, hf: GRPOConfig, **services: Any) -> "ServicesConfig":
+        """Return the settings of a run with a real model.
+
+        Args:
+            hf: as train_hf has it.
+            services: settings of the other blocks.
+
+        Raises:
+            ValueError: what does not go together, or services do not offer.
+        """
+        if hf.step == "lab":
+            raise ValueError("step = lab calls your grpo_step whole, which samples by itself; "
+                             "services have step = ours")
+        if hf.parallel == "tp":
+            raise ValueError("parallel = tp: services cut no layers; take torchrun with "
+                             "beyond.train_hf --parallel tp")
+        given = {"timeout": 1800.0} | services
+        return cls(
+            prompts_per_iter=hf.prompts_per_step, G=hf.group_size, inner_steps=hf.inner_steps,
+            lr=max(hf.learning_rate, 1e-12), temperature=hf.temperature, scale_std=hf.scale_std,
+            max_grad_norm=hf.max_grad_norm, eval_n=hf.eval_samples, seed=hf.seed, hf=hf, **given)
 
     @property
     def behind(self) -> int | None:
@@ -126,7 +176,8 @@ def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
     """Take over one setting; return its dotted name.
 
     Args:
-        settings: by name, those of a Role in a dict of their own; it gets the value.
+        settings: by name, those of a Role, and those of a real model (hf), in dicts of their own;
+            it gets the value.
         path: dotted name such as lr, grpo.beta or services.generator.procs.
         value: a value of the right type, or its text.
         where: the file that has it, or "command line".
@@ -134,15 +185,38 @@ def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
     Raises:
         ValueError: an unknown name, with the nearest one; or a text that is no such value.
     """
+    if path.partition(".")[0] == "run":
+        return path  # what happened in a run: never trained on
     parts = [p.replace("-", "_") for p in path.split(".")]
-    parts = [ALIASES.get(p, p) for p in parts if p not in SECTIONS]
-    specs = {spec.name: spec for spec in fields(ServicesConfig)}
-    name = parts[0] if parts else path
-    if name not in specs:
-        raise ValueError(f"{where}: unknown setting {path!r}{nearest(name, [*specs, *ALIASES])}")
-    if name not in ROLES:
+    parts = [ALIASES.get(p, p) for p in parts if p not in SECTIONS] or [path]
+    name = parts[0]
+    specs = {spec.name: spec for spec in fields(ServicesConfig) if spec.name != "hf"}
+    if name in ROLES:
+        if name == "reward" and len(parts) == 1 and not isinstance(value, dict):
+            return name if where != "command line" else _elsewhere(name, where)
+        return _put_role(settings, name, parts, path, value, where)
+    name = parts[-1]
+    if name in hf_config.ELSEWHERE:
+        return name if where != "command line" else _elsewhere(name, where)
+    if name in NOT_HERE:
+        raise ValueError(f"{where}: {name}: here it is {NOT_HERE[name]}")
+    if name in hf_config.SPECS:
+        settings.setdefault("hf", {})[name] = parsed(hf_config.SPECS[name], value)
+    elif name in specs:
         settings[name] = parsed(specs[name], value)
-        return name
+    else:
+        raise ValueError(common.unknown(where, path, value, [*specs, *hf_config.SPECS, *ALIASES]))
+    return name
+
+
+def _elsewhere(name: str, where: str) -> str:
+    flag = name.replace("_", "-")
+    raise ValueError(f"{where}: {name} is no setting; give --{flag}")
+
+
+def _put_role(settings: dict[str, Any], name: str, parts: list[str], path: str, value: Any,
+              where: str) -> str:
+    """Take over a setting of a role; return its dotted name."""
     known = {spec.name: spec for spec in fields(Role)}
     if len(parts) == 1:
         raise ValueError(f"{where}: {path} has parts of its own: {', '.join(known)}")
@@ -150,16 +224,53 @@ def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
         hint = nearest(parts[-1], [*known, "with_gpus"])
         raise ValueError(f"{where}: unknown setting {path!r}{hint}")
     if parts[1] == "with_gpus":
-        parts[1], value = "device", "cuda" if switch("with_gpus", value) else "cpu"
+        parts[1], value = "device", "auto" if switch("with_gpus", value) else "cpu"
     settings.setdefault(name, {})[parts[1]] = parsed(known[parts[1]], value)
     return ".".join(parts)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def made(real: bool, **settings: Any) -> ServicesConfig:
+    """Return the config of settings as put has collected them.
+
+    Args:
+        real: whether a real model is trained.
+        settings: by name; "hf" in a dict of their own. What `settled` has put beside them, such as
+            max_new_tokens, belongs to hf.
+
+    Raises:
+        ValueError: a setting that TinyLM does not have.
+    """
+    hf = settings.pop("hf", {})
+    own = {spec.name for spec in fields(ServicesConfig)}
+    hf |= {name: settings.pop(name) for name in list(settings) if name not in own}
+    if real:
+        inner = hf.get("inner_steps", 1)
+        if "iters" in settings:  # updates; steps are counted there
+            hf["max_steps"] = settings.pop("iters") * inner
+        if "eval_every" in settings:
+            hf["eval_steps"] = settings["eval_every"] * inner
+        return ServicesConfig.real(GRPOConfig(**hf), **settings)
+    for steps, updates in (("max_steps", "iters"), ("eval_steps", "eval_every")):
+        if steps in hf:
+            settings[updates] = -(-hf.pop(steps) // hf.get("inner_steps", 2))
+    for name, value in hf.items():
+        tiny = TINY.get(name, name)
+        if tiny not in own:
+            raise ValueError(f"{name} = {value} needs --model: TinyLM is trained with the lab's "
+                             "own settings")
+        settings[tiny] = value
+    return ServicesConfig(**settings)
+
+
+def add_arguments(parser: common.Parser) -> None:
     """Give a parser a flag for every setting, --config, --generators and KEY=VALUE."""
     parser.add_argument("--generators", metavar="N", help="short for generator.replicas=N")
     common.add_arguments(parser, ServicesConfig,
                          "generator.procs=2 services.trainer.device=cuda")
+    kept = {f"--{name.replace('_', '-')}" for name in (*NOT_HERE, "save_steps")}
+    common.add_flags(parser, GRPOConfig, {*parser.known, *kept})
+    parser.also |= {"--save-steps": "--save-every"}
+    parser.instead |= {f"--{name.replace('_', '-')}": text for name, text in NOT_HERE.items()}
 
 
 def from_flags(flags: argparse.Namespace) -> ServicesConfig:
@@ -170,4 +281,34 @@ def from_flags(flags: argparse.Namespace) -> ServicesConfig:
     """
     if flags.generators is not None:
         flags.overrides = [*flags.overrides, f"generator.replicas={flags.generators}"]
-    return common.from_flags(flags, ServicesConfig, put, (*SECTIONS, *ROLES))
+        flags.generators = None
+    names = [spec.name for spec in (*fields(ServicesConfig), *fields(GRPOConfig))
+             if spec.name not in (*ROLES, *NOT_HERE)]
+    defaults = {"hf": dict(flags.defaults)} if getattr(flags, "defaults", None) else {}
+
+    def make(**settings: Any) -> ServicesConfig:
+        return made(bool(flags.model), **settings)
+
+    cfg = common.from_flags(flags, make, put, HEADINGS, "services", names, **defaults)
+    return on_devices(cfg, flags.notices)
+
+
+def on_devices(cfg: ServicesConfig, notices: list[str]) -> ServicesConfig:
+    """Return the config with a device in the place of "auto".
+
+    Args:
+        cfg: a ServicesConfig.
+        notices: get a line if there is no GPU.
+    """
+    auto = [name for name in ROLES if getattr(cfg, name).device == "auto"]
+    if not auto:
+        return cfg
+    import torch
+
+    there = torch.cuda.is_available()
+    if not there:
+        notices.append(f"with_gpus of {', '.join(auto)}: torch finds no GPU here, and the CPU does "
+                       "the work")
+    return dataclasses.replace(cfg, **{
+        name: dataclasses.replace(getattr(cfg, name), device="cuda" if there else "cpu")
+        for name in auto})

@@ -16,17 +16,25 @@ updates, for which there are no weights so old, have rollouts that are 0, 1, ...
 mode async without staleness: each call takes the newest weights, each update the oldest rollouts
 that are not behind by more than max_staleness.
 
+A real model (ServicesConfig.hf) has train_hf's data, rewards, losses and settings: its trainer is
+train_hf's (services/real.py), and writes the log, the checkpoints and final/. In mode sync the
+numbers are those of train_hf --step ours.
+
 Weights travel as Monarch messages, trainer -> here -> generators, by version. Not torchstore, which
 torchforge uses: its newest release (0.1.2) pins torch 2.9.0 and torchmonarch 0.1.2. For TinyLM
 (300 kB) a message takes milliseconds; see history["seconds"]["sync"].
 """
 
 import asyncio
+import dataclasses
+import inspect
 import json
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,17 +42,37 @@ from typing import Any
 import torch
 
 import lab15_run
+from beyond.hf import preflight
+from beyond.hf.policy import ADAPTER
 from beyond.parallel.ranks import seed_of
+from beyond.saving.checkpoints import found
 from beyond.services.actors import GeneratorActor, Recipe, ReferenceActor, RewardActor, TrainerActor
 from beyond.services.config import ROLES, Role, ServicesConfig
-from beyond.services.messages import Generator, Group, Prompts, ReplayBuffer, episodes_of
+from beyond.services.messages import (
+    Generator,
+    Group,
+    Prompts,
+    ReplayBuffer,
+    RowPrompts,
+    episodes_of,
+)
 from beyond.services.processes import Dead, MonarchGenerator, Pool, Replica, forgive_faults
-from beyond.student.plugins import from_file
+from beyond.student.named import load_reward
+from beyond.student.plugins import advantage_of, find_loss, from_file, loss_of, with_own
+from beyond.tasks.data import is_chat
+from beyond.tasks.rewards import combined
 
 CURVES = ("reward", "loss", "kl", "clip_frac", "frac_zero_signal", "entropy")  # as in the lab
 MORE = ("staleness", "weight_version", "dropped", "log_ratio_mean", "weight_mean", "train_seconds")
 EVALS = ("eval_iter", "acc_sampled", "acc_greedy", "eval_seconds")
+LAST_SECONDS = 60.0  # for the update at hand and final/, after Ctrl-C
 PARTS = ("generate", "reward", "reference", "train", "sync", "wait", "evaluate", "save")
+
+
+def takes_weights(loss: str, lab: Any) -> bool:
+    """Return whether a loss takes a weight for every token."""
+    known = inspect.signature(find_loss(loss, lab)).parameters
+    return "weights" in known or any(p.kind is p.VAR_KEYWORD for p in known.values())
 
 
 class Services:
@@ -53,10 +81,14 @@ class Services:
     Args:
         cfg: a ServicesConfig.
         lab: path of the lab file.
-        out: folder for history.json, config.json, policy.pt and checkpoint.pt.
-        model: folder of a HuggingFace model; None: TinyLM after SFT.
-        reward: "file.py:function" of (response, answer); None: the backend's reward.
+        out: folder for history.json, config.json, policy.pt and checkpoint.pt; of a real model
+            also the log, checkpoint-N and final.
+        model: a real model, cfg.hf its settings; None: TinyLM after SFT.
+        reward: TinyLM: "file.py:function" of (response, answer), None: the backend's reward. A
+            real model: of --reward.
         generators: Generators to use instead of Monarch's, such as vllm.VLLMGenerator.
+        rows: of a real model, as load_data returns them.
+        held: rows for its evaluation.
 
     Raises:
         FileNotFoundError, ValueError: the lab file is missing or a task is not written.
@@ -64,24 +96,29 @@ class Services:
 
     def __init__(self, cfg: ServicesConfig, lab: str | Path, out: str | Path,
                  model: str | None = None, reward: str | None = None,
-                 generators: list[Generator] | None = None):
-        if model is not None and not os.path.isdir(model):
-            raise FileNotFoundError(f"{model}: there is no such folder; give that of a model")
+                 generators: list[Generator] | None = None, rows: Sequence[dict] = (),
+                 held: Sequence[dict] = ()):
         self.cfg, self.out = cfg, Path(out)
+        if (model is None) != (cfg.hf is None):
+            raise ValueError("a real model needs ServicesConfig.real(GRPOConfig(...)), and TinyLM "
+                             "ServicesConfig(...)")
         self.checkpoint = self.out / "checkpoint.pt"
         for name in ROLES:
             device = getattr(cfg, name).device
             if device != "cpu" and not getattr(torch, device).is_available():
                 raise ValueError(f"{name}.device = {device}: torch finds none here; give cpu")
-        recipe = Recipe(os.path.abspath(lab), model)
-        self.lab = recipe.functions()  # a broken file is named here, not in five processes
-        if reward is not None:
-            from_file(reward)
-        if model is None:
-            recipe.policy()  # trained once, if it is not there yet
-        backend = recipe.backend()
-        self.prompts = Prompts(backend.make_batch, cfg.prompts_per_iter, cfg.seed)
-        self.given = os.path.abspath(lab), model
+        chat = bool(rows) and is_chat(rows[0].get("prompt"))
+        self.recipe = Recipe(os.path.abspath(lab), model, reward=reward, chat=chat)
+        self.lab = self.recipe.functions()  # a broken file is named here, not in five processes
+        self.rows, self.held = list(rows), list(held)
+        if cfg.hf is not None:
+            self._get_real(generators)
+        else:
+            if reward is not None:
+                from_file(reward)
+            self.recipe.policy()  # trained once, if it is not there yet
+            make_batch = self.recipe.backend().make_batch
+            self.prompts: Any = Prompts(make_batch, cfg.prompts_per_iter, cfg.seed)
         self.gpus = 0
         self._make_roles(reward, generators)
         self.buffer = ReplayBuffer(cfg.max_staleness)
@@ -93,28 +130,89 @@ class Services:
         self.seconds = dict.fromkeys(PARTS, 0.0) | {"syncs": 0}
         self.trained = 0.0  # seconds of updates, without evaluation and checkpoints
 
+    def _get_real(self, generators: list[Generator] | None) -> None:
+        """Check what a real model needs, and fill in what its loss brings.
+
+        Raises:
+            ValueError: no rows, an unknown reward or loss, or what does not go together.
+        """
+        cfg, hf = self.cfg, with_own(self.cfg.hf, self.lab)
+        preflight.model(str(self.recipe.model))
+        if not self.rows:
+            raise ValueError("there is no row to train on; give --data")
+        loss_of(hf, self.lab)
+        advantage_of(hf, self.lab)
+        combined(load_reward(self.recipe.reward or "exact"))
+        self.recipe.reward = self.recipe.reward or "exact"
+        if cfg.correction == "tis" and cfg.tis_level == "token" and (
+                hf.loss == "lab" or not takes_weights(hf.loss, self.lab)):
+            raise ValueError(f"correction = tis weighs tokens, which the loss {hf.loss!r} cannot "
+                             "take; give tis_level=sequence, or another loss, such as grpo")
+        if generators and (hf.lora_rank or (Path(str(self.recipe.model)) / ADAPTER).is_file()):
+            raise ValueError("a vLLM server is given whole models here, and this run trains "
+                             "adapters; leave --vllm or the adapters out")
+        hf = dataclasses.replace(hf, output_dir=str(self.out))
+        needed = bool(hf.kl_beta) or hf.loss == "guide_custom"
+        self.cfg = dataclasses.replace(cfg, hf=hf, beta=float(needed))
+        self.recipe.hf = hf
+        self.prompts = None  # made of the usable rows, which the trainer finds
+
     def _recipe(self, role: Role) -> Recipe:
         """Return how to make a role's models; GPUs are dealt out one after the other."""
-        recipe = Recipe(*self.given, role.device, self.gpus)
+        recipe = dataclasses.replace(self.recipe, device=role.device, first=self.gpus)
         self.gpus += role.procs if role.device == "cuda" else 0
         return recipe
 
+    def _trainer_args(self) -> tuple:
+        """Return the arguments of a new trainer's processes; several meet at a new file."""
+        if self.cfg.hf is None:
+            return self.trainer_recipe, self.cfg
+        meeting = os.path.join(tempfile.mkdtemp(prefix="lab15-"), "meeting")
+        return self.trainer_recipe, self.cfg, self.rows, self.held, meeting
+
     def _make_roles(self, reward: str | None, generators: list[Generator] | None) -> None:
         cfg, limits = self.cfg, (self.cfg.timeout, self.cfg.max_restarts)
-        self.trainer = Replica(
-            "trainer", 1, TrainerActor, (self._recipe(cfg.trainer), cfg), *limits)
+        kind: Any = TrainerActor
+        if cfg.hf is not None:
+            from beyond.services.real import RealTrainerActor as kind
+        self.trainer_recipe = self._recipe(cfg.trainer)
+        self.trainer = Replica("trainer", cfg.trainer.procs, kind, self._trainer_args, *limits)
+        scores = cfg.hf is None or cfg.mode == "async" or cfg.correction != "none"
         own, procs = [], cfg.generator.procs
         for i in range(0 if generators else cfg.generator.replicas):
-            args = self._recipe(cfg.generator), f"generator{i}", seed_of(cfg.seed, i * procs)
+            seed = seed_of(cfg.seed, i * procs)
+            args = self._recipe(cfg.generator), f"generator{i}", seed, scores
             own.append(Replica(f"generator{i}", procs, GeneratorActor, args, *limits))
         self.ours = [MonarchGenerator(r) for r in own]
         self.generators: list[Generator] = generators or [*self.ours]
+        slow = cfg.timeout if cfg.hf is None else cfg.timeout + (cfg.hf.reward_timeout or 1e9)
         self.rewards = Pool("reward", cfg.reward, RewardActor, [
-            (self._recipe(cfg.reward), reward) for _ in range(cfg.reward.replicas)], *limits)
+            (self._recipe(cfg.reward), reward) for _ in range(cfg.reward.replicas)],
+            slow, cfg.max_restarts)  # a reward that is late is the reward's own error
         self.references = Pool("reference", cfg.reference, ReferenceActor, [
             (self._recipe(cfg.reference), cfg.temperature)
             for _ in range(cfg.reference.replicas if cfg.beta else 0)], *limits)
         self.replicas = [self.trainer, *own, *self.rewards.members, *self.references.members]
+
+    def resumable(self) -> bool:
+        """Return whether there is a checkpoint to resume from."""
+        return self.checkpoint.is_file() if self.cfg.hf is None else bool(found(self.out))
+
+    def forget(self) -> None:
+        """Remove what is written before the first update: there is nothing to keep."""
+        for name in ("history.json", "config.json", "checkpoint.pt"):
+            (self.out / name).unlink(missing_ok=True)
+        shutil.rmtree(self.out / "checkpoint-0", ignore_errors=True)
+
+    def files(self, whole: bool) -> list[str]:
+        """Return the names of what a run leaves; whole: it was not stopped."""
+        if self.cfg.hf is None:
+            last = ["policy.pt", "curves.png", "checkpoint.pt"] if whole else [
+                "checkpoint.pt (--resume goes on from it)"]
+            return ["history.json", "config.json", *last]
+        last = ["final/", "curves.png"]
+        last += [] if whole else ["checkpoint-N (--resume goes on from the newest)"]
+        return ["history.json", "config.json", "training_log.jsonl", "completions.jsonl", *last]
 
     @property
     def pids(self) -> dict[str, list[int]]:
@@ -154,6 +252,8 @@ class Services:
         far, again = -1, 0  # the last update in which the trainer died, and how often
         while True:
             try:
+                if self.cfg.hf is not None:
+                    await self._prepare()
                 if resume:
                     await self._revive()
                 else:
@@ -161,7 +261,7 @@ class Services:
                     await self._save()
                 resume = True  # there is a checkpoint
                 await self._once()
-                await self._write(last=True)
+                await self.finish()
                 return self.history
             except Dead as why:  # the trainer: all others are replaced where they are asked
                 # Its own count is not enough: from the checkpoint on it may die there every time.
@@ -169,6 +269,35 @@ class Services:
                 if again > self.cfg.max_restarts:
                     raise RuntimeError(f"gave up at update {far + 1}; {why}") from None
                 await self.trainer.restart(why)
+
+    async def _prepare(self) -> None:
+        """Ask the trainer which rows can be used, and how many updates there are to be."""
+        answer = (await self.trainer.ask("prepare"))[0]
+        self._tell(answer["told"])
+        self.cfg.iters = -(-answer["total"] // self.cfg.inner_steps)
+        self.used = answer["rows"]
+        self.prompts = RowPrompts(self.used, self.cfg.hf)
+        self._deal(0)
+
+    def _tell(self, text: str) -> None:
+        """Tell what another process has printed, if anything."""
+        if text:
+            self.tell(text)
+
+    async def finish(self) -> None:
+        """Write what is left at the end: of a real model final/."""
+        if self.cfg.hf is None:
+            await self._write(last=True)
+        else:
+            self._tell((await self.trainer.ask("finish"))[0])
+            self.write_files()
+
+    async def stopped(self) -> None:
+        """Keep what a real model has learned, after Ctrl-C or an error: final/ and the log."""
+        if self.cfg.hf is not None and self.version:
+            with suppress(Exception):
+                told = await asyncio.wait_for(self.trainer.ask("finish"), LAST_SECONDS)
+                self._tell(told[0])
 
     async def _once(self) -> None:
         """Sample and train at the same time until training ends, or something raises."""
@@ -201,13 +330,18 @@ class Services:
                     await generator.update_weights(version, self.published[version])
                 mine = version
                 self.seconds["syncs"] += 1
-            prompts, answers = self.prompts.of(number)
-            with self.timed("generate"):
-                groups = await generator.generate(
-                    prompts, answers, cfg.G, cfg.temperature, number)
-            await asyncio.gather(self._score(groups), self._refer(groups))
+            made: list[Group] = []
+            for sampling, (prompts, answers, at) in enumerate(self.prompts.of(number)):
+                with self.timed("generate"):
+                    groups = await generator.generate(
+                        prompts, answers, cfg.G, cfg.temperature, number)
+                for i, group in enumerate(groups if at else []):
+                    for episode in group:
+                        episode.row, episode.sampling = at[i], sampling
+                await asyncio.gather(self._score(groups), self._refer(groups))
+                made += groups
             async with self.changed:
-                self.buffer.add(number, groups)
+                self.buffer.add(number, made)
                 self.changed.notify_all()
 
     async def _ticket(self, i: int) -> int | None:
@@ -245,9 +379,19 @@ class Services:
 
     async def _score(self, groups: list[Group]) -> None:
         episodes = episodes_of(groups)
+        texts = [e.completion.text for e in episodes]
         with self.timed("reward"):
-            scores = await self.rewards.ask(
-                "score", [e.completion.text for e in episodes], [e.target for e in episodes])
+            if self.cfg.hf is not None:
+                rows = [self.used[e.row] for e in episodes]
+                names = {k for row in rows for k in row} - {"prompt", "text"}
+                more = {k: [row.get(k) for row in rows] for k in names}
+                more["completion_ids"] = [e.completion.token_ids for e in episodes]
+                judged = await self.rewards.ask("judge", [e.prompt for e in episodes], texts, more)
+                for episode, one in zip(episodes, judged):
+                    episode.reward = one.pop("score")
+                    episode.judged = one
+                return
+            scores = await self.rewards.ask("score", texts, [e.target for e in episodes])
         for episode, score in zip(episodes, scores):
             episode.reward = score
 
@@ -267,6 +411,8 @@ class Services:
             groups = await self._batch()
             with self.timed("train"):
                 stats = (await self.trainer.ask("train_step", groups))[0]
+            self._tell(stats.pop("told", ""))
+            evaluated = stats.pop("evaluated", None)
             sampled_by = groups[0][0].weight_version
             stats |= {"staleness": self.version - sampled_by, "weight_version": sampled_by}
             self.version += 1
@@ -278,10 +424,12 @@ class Services:
                 if name in stats:
                     self.history[name].append(stats[name])
             self.step(self.version)
-            if self.version % cfg.eval_every == 0 or self.version == cfg.iters:
+            if cfg.hf is not None:
+                self._note(evaluated)
+            elif self.version % cfg.eval_every == 0 or self.version == cfg.iters:
                 await self._evaluate()
-            if self.version % cfg.save_every == 0 and self.version < cfg.iters:
-                await self._save()
+            if self.version % cfg.save_every == 0 or self.version == cfg.iters:
+                await self._save()  # from the last one a finished run can be made longer
             if state is not None:
                 await self._publish(state)
 
@@ -320,13 +468,21 @@ class Services:
         finally:
             self.seconds[part] += time.perf_counter() - start
 
+    def _note(self, evaluated: list[float] | None) -> None:
+        """Keep what an evaluation has found: the accuracy, sampled and greedy."""
+        if evaluated:
+            for name, value in zip(EVALS, (self.version, *evaluated, round(self.trained, 4))):
+                self.history[name].append(value)
+            self.write_files()
+
     async def _evaluate(self) -> None:
         with self.timed("evaluate"):
-            sampled, greedy = (await self.trainer.ask("evaluate"))[0]
-        found = (self.version, sampled, greedy, round(self.trained, 4))
-        for name, value in zip(EVALS, found):
-            self.history[name].append(value)
-        await self._write()
+            shares = (await self.trainer.ask("evaluate"))[0]
+        if not shares:  # there are no rows held out
+            self.write_files()
+            return
+        sampled, greedy = shares
+        self._note([sampled, greedy])
         self.tell(f"update {self.version:4d} sampled acc {sampled:.3f} greedy acc {greedy:.3f} "
                   f"staleness {(self.history['staleness'] or [0])[-1]} "
                   f"dropped {self.buffer.dropped} ({self.trained:.0f}s)")
@@ -348,6 +504,8 @@ class Services:
                  "trained": self.trained, "seconds": self.seconds, "config": asdict(self.cfg)}
         with self.timed("save"):
             await self.trainer.ask("save", str(self.checkpoint), state)
+        if self.cfg.hf is not None:
+            self.write_files()
 
     async def _revive(self) -> None:
         """Go back to the checkpoint.
@@ -357,7 +515,8 @@ class Services:
             ValueError: it is of a run with other settings.
         """
         state = (await self.trainer.ask("load", str(self.checkpoint)))[0]
-        now, free = asdict(self.cfg), ("iters", "save_every", "timeout", "max_restarts")
+        self._tell(state.get("told", ""))
+        now, free = asdict(self.cfg), ("iters", "save_every", "timeout", "max_restarts", "hf")
         other = [k for k in now if k not in free and now[k] != state["config"].get(k)]
         if other:
             raise ValueError(f"{self.out}: the checkpoint is of a run with another {other[0]} "
@@ -379,7 +538,7 @@ class Services:
         """Write what is known now; nothing that was there before is left half written."""
         from tinylm import write_file
 
-        about = {"schema": 1, "torch": torch.__version__, "model": self.given[1] or "TinyLM",
+        about = {"schema": 1, "torch": torch.__version__, "model": self.recipe.model or "TinyLM",
                  "restarts": {r.name: r.restarts for r in self.replicas if r.restarts}}
         kept = {k: v for k, v in self.history.items() if v or k in (*CURVES, *EVALS)}
         seconds = {k: round(v, 3) for k, v in self.seconds.items()}

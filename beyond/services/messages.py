@@ -29,17 +29,23 @@ class Completion:
         token_ids: all that was sampled, the end token included.
         logprobs: log-probability of each under the weights that sampled it.
         metadata: "weight_version", of the weights that sampled it, and what else is known.
+        entropies: of the distribution that each was drawn from; None: not known.
     """
 
     text: str
     token_ids: list[int]
     logprobs: list[float]
     metadata: dict[str, Any] = field(default_factory=dict)
+    entropies: list[float] | None = None
 
 
 @dataclass
 class Episode:
-    """A prompt, one completion, and what the services find out about it."""
+    """A prompt, one completion, and what the services find out about it.
+
+    With a real model also: `row` of the data, the `sampling` of an update that it belongs to, and
+    `judged`, the parts and notes of its reward.
+    """
 
     episode_id: str
     prompt: str
@@ -49,6 +55,9 @@ class Episode:
     reward: float | None = None
     ref_logprobs: list[float] | None = None
     advantage: float | None = None
+    row: int | None = None
+    sampling: int = 0
+    judged: dict[str, Any] = field(default_factory=dict)
 
     @property
     def weight_version(self) -> int:
@@ -126,11 +135,11 @@ def inputs_of(groups: list[Group], pad: int) -> dict[str, Tensor]:
     lengths = [len(e.prompt_ids) for e in episodes]
     L, T = max(lengths), max(1, *(len(e.completion.token_ids) for e in episodes))
     rows = [
-        [pad] * (L - n) + e.prompt_ids + _filled(e.completion.token_ids, T, pad)
+        [pad] * (L - n) + e.prompt_ids + filled(e.completion.token_ids, T, pad)
         for e, n in zip(episodes, lengths)
     ]
-    mask = [_filled([1.0] * len(e.completion.token_ids), T, 0.0) for e in episodes]
-    logp = [_filled(e.completion.logprobs, T, 0.0) for e in episodes]
+    mask = [filled([1.0] * len(e.completion.token_ids), T, 0.0) for e in episodes]
+    logp = [filled(e.completion.logprobs, T, 0.0) for e in episodes]
     return {
         "tokens": torch.tensor(rows),
         "prompt_lengths": torch.tensor(lengths),
@@ -139,7 +148,8 @@ def inputs_of(groups: list[Group], pad: int) -> dict[str, Tensor]:
     }
 
 
-def _filled(row: list, length: int, value) -> list:
+def filled(row: list, length: int, value) -> list:
+    """Return a row made as long as length with a value."""
     return row + [value] * (length - len(row))
 
 
@@ -166,7 +176,7 @@ def batch_of(groups: list[Group], pad: int, advantages: Tensor) -> tuple[list[di
     }
     ref = [e.ref_logprobs for e in episodes]
     if all(row is not None for row in ref):
-        targets["ref_logprobs"] = torch.tensor([_filled(row or [], T, 0.0) for row in ref])
+        targets["ref_logprobs"] = torch.tensor([filled(row or [], T, 0.0) for row in ref])
     inputs = {"tokens": found["tokens"], "prompt_lengths": found["prompt_lengths"]}
     return [inputs], [targets]
 
@@ -188,12 +198,12 @@ class Prompts:
         self.rng, self.drawn = random.Random(seed), 0
         self.early: dict[int, tuple] = {}  # drawn, but not yet asked for
 
-    def of(self, number: int) -> tuple[list[str], list[str]]:
-        """Return (prompts, answers) of a call."""
+    def of(self, number: int) -> list[tuple]:
+        """Return the samplings of a call: (prompts, answers, None), a single one."""
         while self.drawn <= number:
             self.early[self.drawn] = self.make_batch(self.n, self.rng)
             self.drawn += 1
-        return self.early.pop(number)
+        return [(*self.early.pop(number), None)]
 
     def state(self) -> dict[str, Any]:
         """Return the place in the stream of prompts."""
@@ -203,6 +213,56 @@ class Prompts:
         """Put back what state returned."""
         self.rng.setstate(state["rng"])
         self.drawn, self.early = state["drawn"], dict(state["early"])
+
+
+class RowPrompts:
+    """The rows of a data set, by number of call, in train_hf's order.
+
+    Args:
+        rows: with "text" and "reference".
+        cfg: a GRPOConfig.
+    """
+
+    def __init__(self, rows: list[dict], cfg):
+        self.rows, self.cfg = rows, cfg
+        self.place, self.drawn = {"epoch": 0, "row": 0}, 0
+        self.early: dict[int, list[list[int]]] = {}  # drawn, but not yet asked for
+
+    def _draw(self) -> list[list[int]]:
+        """Return the rows' numbers of the next call's samplings; it ends where an epoch does."""
+        from beyond.hf.batches import next_rows
+
+        found = []
+        for _ in range(self.cfg.gradient_accumulation_steps):
+            found.append(next_rows(self.place, list(range(len(self.rows))), self.cfg))
+            if self.place["row"] == 0:
+                break
+        return found
+
+    def of(self, number: int) -> list[tuple]:
+        """Return the samplings of a call: (prompts, answers, numbers of their rows)."""
+        while self.drawn <= number:
+            self.early[self.drawn] = self._draw()
+            self.drawn += 1
+        return [([self.rows[i]["text"] for i in at], [str(self.rows[i]["reference"]) for i in at],
+                 at) for at in self.early.pop(number)]
+
+    def state(self) -> dict[str, Any]:
+        """Return the place in the data."""
+        return {"place": dict(self.place), "drawn": self.drawn, "early": dict(self.early),
+                "rows": len(self.rows)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Put back what state returned.
+
+        Raises:
+            ValueError: the data has another number of rows now.
+        """
+        if state["rows"] != len(self.rows):
+            raise ValueError(f"the checkpoint is of a run on {state['rows']} usable rows, and now "
+                             f"there are {len(self.rows)}; give the same data, or another --out")
+        self.place, self.drawn = dict(state["place"]), state["drawn"]
+        self.early = dict(state["early"])
 
 
 class ReplayBuffer:

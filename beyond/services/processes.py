@@ -65,13 +65,13 @@ class Replica:
         name: of the actors.
         procs: how many processes.
         cls: the actor's class.
-        args: its arguments.
+        args: its arguments, or a function that returns them anew for every start.
         timeout: seconds after which a call counts as lost.
         max_restarts: so many restarts in a row for the same call, then RuntimeError.
     """
 
-    def __init__(self, name: str, procs: int, cls: Any, args: tuple, timeout: float,
-                 max_restarts: int):
+    def __init__(self, name: str, procs: int, cls: Any, args: tuple | Callable[[], tuple],
+                 timeout: float, max_restarts: int):
         self.name, self.procs, self.cls, self.args = name, procs, cls, args
         self.timeout, self.max_restarts = timeout, max_restarts
         self.pids: list[int] = []
@@ -89,7 +89,8 @@ class Replica:
         command = BootstrapCommand(sys.executable, None, ["-c", START], env)
         self.mesh = this_host().spawn_procs(
             per_host={"procs": self.procs}, name=self.name, bootstrap_command=command)
-        self.actor = self.mesh.spawn(self.name, self.cls, *self.args)
+        args = self.args() if callable(self.args) else self.args
+        self.actor = self.mesh.spawn(self.name, self.cls, *args)
         answers = await self._ask("pid", timeout=max(START_SECONDS, self.timeout))
         self.pids = [pid for pid, _ in answers]
         if any(parent != os.getpid() for _, parent in answers):

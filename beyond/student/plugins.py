@@ -13,10 +13,13 @@ from typing import Any
 
 import torch
 
+import lab15_run
 from beyond.hf.config import GRPOConfig
+from beyond.losses import names
 from beyond.losses.names import bound, own_settings
 from beyond.settings import default_path, nearest
 from beyond.student.checks import LabError, check_all, how_to_test
+from lab15_run import out_of_memory
 
 
 def default_lab():
@@ -49,14 +52,15 @@ def load_student(path: str | Path, backend: Any):
 
 
 def loss_differs(lab) -> str | None:
-    """Return a line if a lab file's grpo_loss is not the lab's, in value or gradient, else None.
+    """Return what of a lab file's grpo_loss is not the lab's, "value" or "gradient", else None.
 
-    It is a warning, not an error: perhaps another loss is what you want to try.
+    Its k3_kl is the lab's while it is tried: a wrong Task 3 is no mistake of Task 4.
 
     Raises:
         LabError: it cannot be called, or returns something else than (loss, stats).
     """
     from beyond.losses import grpo
+    from beyond.losses.pieces import k3
 
     def of(loss):
         logp = old[0].clone().requires_grad_()
@@ -67,18 +71,61 @@ def loss_differs(lab) -> str | None:
     old = [-2 * torch.rand(6, 5, generator=draw) for _ in range(3)]
     adv = torch.randn(6, generator=draw)
     mask = (torch.arange(5) < torch.tensor([[1], [5], [3], [2], [4], [5]])).float()
+    yours = lab.k3_kl
     try:
+        lab.k3_kl = k3
         found = of(lab.grpo_loss)
-    except LabError:
-        raise
-    except Exception as error:
-        return (f"your grpo_loss raised {type(error).__name__}: {error}. "
-                f"Test: {how_to_test(4, lab.__file__)}")
+    finally:
+        lab.k3_kl = yours
     if torch.allclose(found.detach(), of(grpo).detach(), atol=1e-5, rtol=1e-4):
         return None
-    what = "value" if abs(float((found - of(grpo))[0].detach())) > 1e-4 else "gradient"
-    return (f"warning: the {what} of your grpo_loss is not that of Task 4's formula. Training goes "
-            f"on with it; to find out why: {how_to_test(4, lab.__file__)}")
+    return "value" if abs(float((found - of(grpo))[0].detach())) > 1e-4 else "gradient"
+
+
+def differences(lab, cfg: GRPOConfig) -> list[str]:
+    """Return a warning for each function of a lab file that is used and is not what was asked for.
+
+    They are warnings: perhaps another loss is what you want to try.
+
+    Args:
+        lab: of load_student.
+        cfg: a GRPOConfig.
+
+    Raises:
+        LabError: grpo_loss cannot be called, or returns something else than (loss, stats).
+    """
+    from beyond.student import probes
+
+    used = probes.used_by(cfg)
+    what = loss_differs(lab) if 4 in used else None
+    lines = probes.differences(lab.__file__, [n for n in used if n != 4 or what])
+    if not what:
+        return lines
+    head = f"warning: the {what} of your grpo_loss is not that of Task 4's formula"
+    named = [line for line in lines if "(Task 4)" in line]
+    others = [line for line in lines if line not in named]
+    if named:
+        return [*others, head + named[0].partition("asks for")[2]]
+    return [*others, f"{head}. Training continues with it; to find out why: "
+                     f"{how_to_test(4, lab.__file__)}"]
+
+
+def try_losses(cfg: GRPOConfig, lab) -> None:
+    """Try a loss of one's own, and whether the advantages have a name, before a model is loaded.
+
+    Args:
+        cfg: a GRPOConfig.
+        lab: of load_student.
+
+    Raises:
+        LabError: a loss that cannot be used.
+        ValueError: a loss or an advantage of an unknown name.
+    """
+    whole = with_own(cfg, lab)
+    loss = loss_of(whole, lab)
+    advantage_of(whole, lab)
+    if ":" in cfg.loss:
+        try_loss(loss, cfg.loss)
 
 
 def backend_with(backend: types.ModuleType, **names: Any) -> Any:
@@ -153,31 +200,112 @@ def as_loss(given: Callable, where: str) -> Callable:
     return loss
 
 
+def answering(loss: Callable, where: str) -> Callable:
+    """Return a loss of one's own with its mistakes as one line each; a loss alone is enough.
+
+    Args:
+        loss: takes the five arguments of grpo_loss, and returns (loss, stats) or just the loss.
+        where: what it is called in messages.
+    """
+    @functools.wraps(loss)
+    def run(logp, *others, **extras):
+        try:
+            result = loss(logp, *others, **extras)
+        except LabError:
+            raise
+        except Exception as error:
+            if out_of_memory(error):
+                raise
+            path = str(Path(where.rpartition(":")[0]).absolute())
+            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+                     if frame.filename == path]
+            at = f" at line {lines[-1]}" if lines else ""
+            raise LabError(f"loss {where} raised {type(error).__name__}{at}: "
+                           f"{' '.join(str(error).split()):.250}") from error
+        value, stats = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+        if wrong := no_loss(value, stats, logp):
+            raise LabError(f"loss {where} gave {wrong}")
+        return value.reshape(()), stats
+
+    return run
+
+
+def no_loss(value: Any, stats: Any, logp: torch.Tensor) -> str | None:
+    """Return what is wrong with a loss and its stats, and what to give instead, or None.
+
+    Args:
+        value: the loss.
+        stats: what was returned beside it.
+        logp: (B, T), what the gradient has to reach.
+    """
+    wanted = "give the loss, a tensor with a single number, or the pair (loss, stats)"
+    if not isinstance(value, torch.Tensor):
+        return f"{lab15_run.kind_of(value)}: {wanted}"
+    if value.numel() != 1:
+        return f"a tensor of shape {tuple(value.shape)}: {wanted}, such as the mean of these"
+    if not isinstance(stats, dict):
+        return f"stats that are {lab15_run.kind_of(stats)}: give a dict of numbers"
+    if logp.requires_grad and torch.is_grad_enabled() and not value.requires_grad:
+        return ("a loss from which no gradient flows to logp (logprobs): was something detached, "
+                "or turned into a Python number?")
+    return None
+
+
+def try_loss(loss: Callable, where: str) -> None:
+    """Call a loss of one's own on a few numbers: its mistakes show before a model is loaded.
+
+    Args:
+        loss: of loss_of.
+        where: what it is called in messages.
+
+    Raises:
+        LabError: it raised, or did not return a loss with a gradient.
+    """
+    draw = torch.Generator().manual_seed(0)
+    logp, old, ref = (-2 * torch.rand(4, 3, generator=draw) for _ in range(3))
+    logp.requires_grad_()
+    mask = (torch.arange(3) < torch.tensor([[3], [1], [2], [3]])).float()
+    counts = {"rows": 4, "tokens": float(mask.sum()), "groups": 1}
+    takes = {k: v for k, v in counts.items() if k in inspect.signature(loss).parameters}
+    value, _ = loss(logp, old, ref, torch.tensor([1.0, -1.0, 0.5, -0.5]), mask, **takes)
+    try:
+        [gradient] = torch.autograd.grad(value, logp, allow_unused=True)
+    except RuntimeError as error:
+        raise LabError(f"loss {where}: its gradient raised {' '.join(str(error).split()):.200}"
+                       ) from error
+    if gradient is None:
+        raise LabError(f"loss {where} gave {no_loss(value.detach(), {}, logp)}")
+
+
 def find_loss(name: str, lab) -> Callable:
     """Return the loss of a name.
 
     Raises:
         ValueError: an unknown name.
     """
-    from beyond.losses import LOSSES
-
     if ":" in name:
-        return as_loss(from_file(name), name)
+        return answering(as_loss(from_file(name), name), name)
     if name == "lab":
         return lab.grpo_loss
-    if name not in LOSSES:
-        raise ValueError(f"loss = {name!r} is unknown{nearest(name, ['lab', *LOSSES])}")
-    return LOSSES[name]
+    return names.function_of(names.variant_of(name).loss)
 
 
 def with_own(cfg: GRPOConfig, lab) -> GRPOConfig:
-    """Return the config with a loss's own clip range and kl_beta where none are set.
+    """Return the config with what its loss's name stands for where nothing is set by hand.
 
-    Warn about settings that the loss does not accept.
+    That is the variant's clip range, kl_beta, advantages and KL estimator; of a loss of one's own
+    it is what the function's signature says. Warn about settings that the loss does not accept.
+
+    Raises:
+        ValueError: an unknown name.
     """
     loss = find_loss(cfg.loss, lab)
+    if cfg.loss in names.NAMES:
+        found = {k: v for k, v in names.own(cfg.loss).items() if getattr(cfg, k) is None}
+        return dataclasses.replace(cfg, **found)
     known = inspect.signature(loss).parameters
-    own: dict[str, Any] = {}
+    own: dict[str, Any] = {k: v for k, v in (("adv", "lab"), ("kl", "k3"))
+                           if getattr(cfg, k) is None}
     wanted = {"clip_epsilon": "clip_eps", "kl_beta": "beta", "clip_high": "clip_high"}
     for field, name in wanted.items():
         if getattr(cfg, field) is None:
@@ -202,17 +330,21 @@ def loss_of(cfg: GRPOConfig, lab) -> Callable:
     low = cfg.clip_epsilon if cfg.clip_low is None else cfg.clip_low
     extras: dict[str, Any] = {"clip_eps": low, "beta": cfg.kl_beta, "L": cfg.max_new_tokens,
                               "G": cfg.group_size}
+    if cfg.loss in names.NAMES:
+        extras |= names.extras_of(cfg.loss)
     open_ended = any(p.kind is p.VAR_KEYWORD for p in known.values())
     if cfg.clip_high is not None or cfg.clip_low is not None:
         if "clip_high" not in known:
             raise ValueError(f"the loss {cfg.loss!r} has no clip_low and clip_high; try dapo")
         extras["clip_high"] = cfg.clip_epsilon if cfg.clip_high is None else cfg.clip_high
-    if cfg.kl != "k3":
-        if cfg.kl not in KL_ESTIMATORS:
-            raise ValueError(f"kl = {cfg.kl!r} is unknown{nearest(cfg.kl, list(KL_ESTIMATORS))}")
+    kl = cfg.kl or "k3"
+    if kl != "k3":
+        if kl not in KL_ESTIMATORS:
+            raise ValueError(f"kl = {kl!r} is unknown{nearest(kl, list(KL_ESTIMATORS))}")
         if not (open_ended or "kl" in known):
             raise ValueError(f"the loss {cfg.loss!r} has its KL built in; try loss = grpo")
-        loss = functools.partial(loss, kl=KL_ESTIMATORS[cfg.kl])
+    if kl != "k3" or "kl" in known:
+        loss = functools.partial(loss, kl=KL_ESTIMATORS[kl])
     return bound(loss, extras)
 
 
@@ -228,12 +360,13 @@ def advantage_of(cfg: GRPOConfig, lab) -> Callable:
     from beyond.losses import ADVANTAGES
     from beyond.losses.advantages import group_advantages
 
-    if cfg.adv != "lab" and cfg.adv not in ADVANTAGES:
-        raise ValueError(f"adv = {cfg.adv!r} is unknown{nearest(cfg.adv, ['lab', *ADVANTAGES])}")
+    name = cfg.adv or "lab"
+    if name != "lab" and name not in ADVANTAGES:
+        raise ValueError(f"adv = {name!r} is unknown{nearest(name, ['lab', *ADVANTAGES])}")
 
     def advantages(rewards: torch.Tensor, G: int) -> torch.Tensor:
-        if cfg.adv != "lab":
-            return ADVANTAGES[cfg.adv](rewards, G, cfg.scale_std)
+        if name != "lab":
+            return ADVANTAGES[name](rewards, G, cfg.scale_std)
         if rewards.isnan().any():
             return group_advantages(rewards, G, cfg.scale_std)
         adv = lab.group_advantages(rewards, G, cfg.scale_std)

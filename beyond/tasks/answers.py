@@ -43,7 +43,7 @@ listed word (people, left, in total), then plain words. "5 m" and "5\text{m}" ar
 5m is a product.
 
 Anything else makes it no number: not 5, about 5, 5 or more, 5x, 5th, 5?, at least 5, 5 of 7. Not
-read, because it cannot be told what is meant: (5), which is -5 to an accountant; 5{,}5; 2 100/300;
+read, because its meaning is ambiguous: (5), which is -5 to an accountant; 5{,}5; 2 100/300;
 "The answer is 5!" in a sentence. 12,34 is the list 12 and 34; 1,234 is always a thousand and more.
 
 **4. In a sentence** the value is behind the last =, colon or verb (is, costs, earns, has, ...), or
@@ -193,7 +193,7 @@ def _harmless(text: str) -> bool:
 
 
 def _whole_or_first(line: str, sentence: bool = False) -> tuple[str, Value | None]:
-    """Return a line and what it says; or that of its first sentence, if the rest is harmless."""
+    """Return a line and its value, or those of its first sentence if the rest is harmless."""
     if (value := read(line, sentence)) is not None:
         return line, value
     first, *rest = sentences(line[:LONGEST]) if len(line) <= LONGEST else [line]
@@ -219,7 +219,7 @@ def _displays_on_one_line(text: str) -> str:
 
 
 def find(text: str) -> tuple[str | None, Value | None]:
-    """Return what a text states as its answer, as text, and what that says; None where nothing.
+    """Return the statement of a text's answer and its value; None for each that is missing.
 
     Args:
         text: a response or a reference.
@@ -241,51 +241,65 @@ def find(text: str) -> tuple[str | None, Value | None]:
     return _inner_statement(shown)
 
 
+_EXCLAIMED = re.compile(r"[0-9]!\W*$")  # a factorial, or an exclamation
+
+
 def _inner_statement(text: str) -> tuple[str | None, Value | None]:
-    """Return the statement of a text without thoughts and tags, and what it says."""
+    """Return the statement of a text without thoughts and tags, and its value."""
     found, open_box = boxes(text)
-    answers = list(_ANSWER.finditer(text))
-    strong = [m for m in answers if not m["verb"] and _line(text, m.end())]
-    weak = [m for m in answers if m["verb"] and _line(text, m.end())]
-    places: list[tuple[int, str, Any]] = []
-    if found and text[found[-1][1]:found[-1][2]].strip():
-        places.append((found[-1][0], "box", found))
-    elif found and not text[:found[-1][0]].strip(" \n$"):
+    answers = [m for m in _ANSWER.finditer(text) if _line(text, m.end())]
+    strong = [m for m in answers if not m["verb"]]
+    weak = [m for m in answers if m["verb"]]
+    filled = bool(found) and bool(text[found[-1][1]:found[-1][2]].strip())
+    if found and not filled and not text[:found[-1][0]].strip(" \n$"):
         return None, None
-    if open_box >= 0:
-        places.append((open_box, "open", None))
-    if strong:
-        places.append((strong[-1].start(), "answer", strong[-1]))
     hashes = text.rfind("####")
-    if hashes >= 0:
-        said = _whole_or_first(_line(text, hashes + 4))
-        if said[1] is not None:
-            places.append((hashes, "hashes", said))
-    if places:
-        _, kind, what = max(places, key=lambda place: place[0])
-        if kind == "open":
-            return None, None
-        if kind == "box":
-            inside = _box_statement(text, what)
-            return inside, read(inside)
-        if kind == "hashes":
-            return what
-        later = [m for m in weak if m.start() >= what.end()]
-        if later and later[-1].start() <= text.find("\n", what.end()) % (len(text) + 1):
-            what = later[-1]  # Final answer: the final answer is 5
-        return _whole_or_first(_line(text, what.end()), True)
+    hashed = _whole_or_first(_line(text, hashes + 4)) if hashes >= 0 else ("", None)
+    places = {
+        "box": found[-1][0] if filled else -1,
+        "open box": open_box,
+        "answer": strong[-1].start() if strong else -1,
+        "hashes": hashes if hashed[1] is not None else -1,
+    }
+    last = max(places, key=lambda kind: places[kind])
+    if places[last] < 0:
+        return _unmarked(text, weak)
+    if last == "open box":
+        return None, None
+    if last == "box":
+        inside = _box_statement(text, found)
+        return inside, read(inside)
+    if last == "hashes":
+        return hashed
+    return _answer_line(text, strong[-1], weak)
+
+
+def _answer_line(text: str, answer: re.Match[str],
+                 weak: list[re.Match[str]]) -> tuple[str, Value | None]:
+    """Return what a line "Answer: ..." states.
+
+    Args:
+        text: without thoughts and tags.
+        answer: the last match with a colon.
+        weak: the matches with a verb ("the answer is"); the last one of the same line counts.
+    """
+    line_end = text.find("\n", answer.end()) % (len(text) + 1)
+    later = [m for m in weak if m.start() >= answer.end()]
+    if later and later[-1].start() <= line_end:  # Final answer: the final answer is 5
+        answer = later[-1]
+    return _whole_or_first(_line(text, answer.end()), True)
+
+
+def _unmarked(text: str, weak: list[re.Match[str]]) -> tuple[str, Value | None]:
+    """Return what a text without a mark states: behind "the answer is", or in its last sentence."""
     if weak:
         line = _line(text, weak[-1].end())
-        if re.search(r"[0-9]!\W*$", line):
-            return line, None  # a factorial, or an exclamation
-        return _whole_or_first(line, True)
+        return (line, None) if _EXCLAIMED.search(line) else _whole_or_first(line, True)
     text = text.strip()
     if "\n" not in text and (value := read(text)) is not None:
         return text, value
     last = sentences(text[text.rfind("\n") + 1:][-2 * LONGEST:])[-1]
-    if re.search(r"[0-9]!\W*$", last):
-        return last, None
-    return last, read(last, True)
+    return last, None if _EXCLAIMED.search(last) else read(last, True)
 
 
 # ============================================================== texts of answers
@@ -322,7 +336,13 @@ def extract_answer(text: str) -> str | None:
 
 
 def shown(text: str, said: str | None, value: Value | None) -> str | None:
-    """Return extract_answer's text where find(text) is known already: (said, value)."""
+    """Return extract_answer's text where find(text) is known already: (said, value).
+
+    Args:
+        text: of a response.
+        said: its statement, as find returns it.
+        value: what that states, as find returns it.
+    """
     return canonical(value) if value is not None else stated(text) if said else None
 
 
@@ -447,12 +467,25 @@ def as_reference(reference: Any) -> str | None:
 
 
 def score(response: str, reference: Value, ask: Ask) -> float | None:
-    """Return 1.0 if a response's answer equals a reference, 0.0 if not, None where not told."""
+    """Return 1.0 if a response's answer equals a reference, 0.0 if not, None if undecidable.
+
+    Args:
+        response: text of a response.
+        reference: the value of the right answer.
+        ask: decides whether two formulas are equal.
+    """
     return score_of(*find(response), reference, ask)
 
 
 def score_of(said: str | None, value: Value | None, reference: Value, ask: Ask) -> float | None:
-    """Return score's result where find(response) is known already: (said, value)."""
+    """Return score's result where find(response) is known already: (said, value).
+
+    Args:
+        said: the statement of a response, as find returns it.
+        value: what that states, as find returns it.
+        reference: the value of the right answer.
+        ask: decides whether two formulas are equal.
+    """
     if value is None:
         return 0.0 if not said or denies(said) or not holds_number(said) else None
     same = equal(reference, value, ask)

@@ -347,6 +347,11 @@ def load_reasoning_gym(name: str, n: int = 100, seed: int = 0) -> list[Row]:
     Their prompts ask for a line "Answer: ..."; rewards.ReasoningGymReward scores them as the task
     itself does, which knows of several right answers and of partly right ones.
 
+    Args:
+        name: of the task.
+        n: number of problems.
+        seed: the same seed gives the same problems.
+
     Raises:
         OSError: the package is not installed.
         ValueError: it has no such task.

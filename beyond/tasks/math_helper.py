@@ -121,7 +121,7 @@ _HELPER = Helper()
 
 
 def same(gold: str, given: str, seconds: float = SECONDS) -> bool | None:
-    """Return whether two formulas in LaTeX have the same value, exactly; None: cannot be told.
+    """Return whether two formulas in LaTeX have the same value, exactly; None: undecidable.
 
     Args:
         gold: what is right.
@@ -199,7 +199,7 @@ def _equal(gold: Any, given: Any, decimals: int) -> bool | None:
 
 
 def _answer(question: dict[str, Any]) -> bool | None:
-    """Return the answer to a question; None where it cannot be told."""
+    """Return the answer to a question; None if it is undecidable."""
     try:
         gold, given = _parsed(question["gold"]), _parsed(question["given"])
         if gold is None or given is None:

@@ -1,4 +1,4 @@
-r"""From the text of one statement to what it says: a number, several, a ratio, a choice, a formula.
+r"""Parse one statement: a number, several, a ratio, a choice or a formula.
 
 The rule is in beyond/tasks/answers.py. Here it is applied in four stages, the order of this
 file: one notation for all spellings, styles taken off, tokens, and a parser for each kind of value.
@@ -273,7 +273,11 @@ class Parser:
         return found
 
     def need(self, *texts: str) -> None:
-        """Step over one of these."""
+        """Step over one of these marks or commands.
+
+        Raises:
+            Fault: none of them comes.
+        """
         if not self.take(*texts):
             raise Fault
 
@@ -283,7 +287,11 @@ class Parser:
         return token is not None and token.kind == "number"
 
     def done(self) -> None:
-        """Be at the end."""
+        """Check that no token is left.
+
+        Raises:
+            Fault: there is one.
+        """
         if self:
             raise Fault
 
@@ -335,6 +343,15 @@ class Parser:
         self.at += ahead + 1
         return TENS[word] + one
 
+    def is_small(self, ahead: int = 0) -> bool:
+        """Return whether a token is a word of a number below a hundred."""
+        return self.word(ahead) in SMALL or self.word(ahead) in TENS
+
+    def and_before_words(self) -> None:
+        """Step over the "and" of "two hundred and five", if it comes."""
+        if self.word() == "and" and self.is_small(1):
+            self.at += 1
+
     def whole_words(self) -> int:
         """Step over the words of a whole number: two thousand three hundred and five."""
         total, last = 0, 10**15
@@ -347,9 +364,8 @@ class Parser:
             if self.word() == "hundred" and part < 100:
                 self.at += 1
                 part *= 100
-                if self.word() == "and" and {self.word(1)} & {*SMALL, *TENS}:
-                    self.at += 1
-                if self.word() in SMALL or self.word() in TENS:
+                self.and_before_words()
+                if self.is_small():
                     part += self.small_words()
             scale = SCALES.get(self.word(), 0)
             if scale < 1000:
@@ -358,9 +374,8 @@ class Parser:
                 raise Fault
             self.at += 1
             total, part, last = total + part * scale, 0, scale
-            if self.word() == "and" and {self.word(1)} & {*SMALL, *TENS}:
-                self.at += 1
-            if self.word() not in SMALL and self.word() not in TENS:
+            self.and_before_words()
+            if not self.is_small():
                 break
             part = self.small_words()
         total += part
@@ -457,39 +472,55 @@ class Parser:
 
     def amount(self) -> tuple[Fraction, str, int]:
         """Step over a number without sign and unit: its value, its text, its decimals."""
-        start = self.at
-        if self.is_number():
-            value, text, decimals = self.digits()
-            if self.is_mark("/") and self.is_number(1):
-                self.at = start
-                return (*self.simple_fraction(), 0)
-            token = self.peek()
-            glued_digits = token is not None and token.kind == "number"
-            if self.is_mark(r"\frac") or (glued_digits and self.is_mark("/", ahead=1)):
-                if token is not None and token.kind == "number" and len(token.text) == 3:
-                    raise Ambiguous  # 2 100/300: thousands, or a mixed number
-                part, shown = self.simple_fraction()
-                if value.denominator != 1 or "." in text or not 0 < part < 1:
-                    raise Fault
-                return value + part, f"{text} {shown}", 0
-            below = (PARTS if value == 1 else PLURAL_PARTS).get(self.word())
-            if below and value.denominator == 1:  # 5 thirds
-                self.at += 1
-                return value / below, f"{text}/{below}", 0
-            power = self.power_of_ten()
-            if power is not None:
-                return value * power, str(value * power), 0
-            if value == 10 and self.is_mark("^", "**"):
-                value = self.raised()
-                return value, str(value), 0
-            half = self.and_a_half()
-            if half:
-                return value + half, str(value + half), 0
-            return value, text, decimals
         if self.is_mark(r"\frac"):
             return (*self.simple_fraction(), 0)
-        value = self.words()
-        return value, str(value), 0
+        if not self.is_number():
+            value = self.words()
+            return value, str(value), 0
+        start = self.at
+        value, text, decimals = self.digits()
+        if self.is_mark("/") and self.is_number(1):
+            self.at = start
+            return (*self.simple_fraction(), 0)
+        mixed = self.mixed_number(value, text)
+        if mixed is not None:
+            return (*mixed, 0)
+        below = (PARTS if value == 1 else PLURAL_PARTS).get(self.word())
+        if below and value.denominator == 1:  # 5 thirds
+            self.at += 1
+            return value / below, f"{text}/{below}", 0
+        changed = self.power_or_half(value)
+        if changed is not None:
+            return changed, str(changed), 0
+        return value, text, decimals
+
+    def mixed_number(self, whole: Fraction, text: str) -> tuple[Fraction, str] | None:
+        r"""Step over the fraction behind a whole number, if it comes: 2 1/2, 2 \frac12.
+
+        Raises:
+            Ambiguous: 2 100/300, which is 2100/300 as well.
+            Fault: the first number is not whole, or the fraction is not below 1.
+        """
+        token = self.peek()
+        digits = token is not None and token.kind == "number"
+        if not self.is_mark(r"\frac") and not (digits and self.is_mark("/", ahead=1)):
+            return None
+        if token is not None and digits and len(token.text) == 3:
+            raise Ambiguous
+        part, shown = self.simple_fraction()
+        if whole.denominator != 1 or "." in text or not 0 < part < 1:
+            raise Fault
+        return whole + part, f"{text} {shown}"
+
+    def power_or_half(self, value: Fraction) -> Fraction | None:
+        """Step over what changes a number: a power of ten, or "and a half"; None without."""
+        power = self.power_of_ten()
+        if power is not None:
+            return value * power
+        if value == 10 and self.is_mark("^", "**"):
+            return self.raised()
+        half = self.and_a_half()
+        return value + half if half else None
 
     def power_of_ten(self) -> Fraction | None:
         r"""Step over what makes 1.5 a 1.5 \times 10^3, if it comes."""
@@ -780,30 +811,42 @@ class Arithmetic(Parser):
                 raise Fault
             return above / below
         if self.take(r"\sqrt"):
-            value = self.braced()
-            root = [math.isqrt(n) for n in (max(value.numerator, 0), value.denominator)]
-            if Fraction(root[0]**2, root[1]**2) != value:
-                raise Fault
-            return Fraction(*root)
+            return self.root()
         if self.take(r"\binom"):
-            n, k = self.braced(), self.braced()
-            if n.denominator != 1 or k.denominator != 1 or not 0 <= k <= n:
-                raise Fault
-            if n > 300:
-                raise TooLarge
-            return Fraction(math.comb(int(n), int(k)))
+            return self.binomial()
         if self.is_number():
-            value, text, _ = self.digits()
-            token = self.peek()
-            if token and token.kind == "command" and token.text == r"\frac":
-                part = self.atom()  # a mixed number
-                if value.denominator != 1 or "." in text or not 0 < part < 1:
-                    raise Fault
-                return value + part
-            if token and token.kind in ("number", "word") and token.glued:
-                raise Fault
-            return value
+            return self.plain_or_mixed()
         raise Fault
+
+    def root(self) -> Fraction:
+        """Step over what is under a root sign: its square root, which must be a fraction."""
+        value = self.braced()
+        above, below = math.isqrt(max(value.numerator, 0)), math.isqrt(value.denominator)
+        if Fraction(above**2, below**2) != value:
+            raise Fault
+        return Fraction(above, below)
+
+    def binomial(self) -> Fraction:
+        """Step over the two numbers of a binomial coefficient: its value."""
+        n, k = self.braced(), self.braced()
+        if n.denominator != 1 or k.denominator != 1 or not 0 <= k <= n:
+            raise Fault
+        if n > 300:
+            raise TooLarge
+        return Fraction(math.comb(int(n), int(k)))
+
+    def plain_or_mixed(self) -> Fraction:
+        r"""Step over digits, and over the fraction behind them: 2\frac{1}{2}."""
+        value, text, _ = self.digits()
+        token = self.peek()
+        if token and token.kind == "command" and token.text == r"\frac":
+            part = self.atom()
+            if value.denominator != 1 or "." in text or not 0 < part < 1:
+                raise Fault
+            return value + part
+        if token and token.kind in ("number", "word") and token.glued:
+            raise Fault
+        return value
 
 
 # ============================================================== formulas
@@ -813,36 +856,52 @@ _FUNCTIONS = set("""sin cos tan cot sec csc arcsin arccos arctan log ln exp sqrt
 _NO_FORMULA = set("#?@~;\"`$%\u2026")
 
 
+_NO_RELATION = (r"\approx", r"\sim", r"\ne", r"\not", "!=", "--", r"\ldots", r"\dots")
+_NO_START = set("*/^_)]},.:=<>!'")
+_NO_END = set("+-*/^_([{,.:=<>'")
+
+
 def is_formula(tokens: Sequence[Token]) -> bool:
     """Return whether tokens are mathematics: numbers, single letters, signs, closed brackets."""
-    depth: list[str] = []
-    kinds = [t.text if t.text in ("_", "^") else t.kind for t in tokens]  # log_2 8 is two numbers
-    if any(kinds[i:i + 2] == ["number"] * 2 and (i == 0 or kinds[i - 1] not in ("_", "^"))
-           for i in range(len(kinds))):
+    if not tokens or len(tokens) > 300 or _two_numbers(tokens):
         return False
-    for token in tokens:
-        if token.kind == "word" and len(token.text) > 1 and token.text not in _FUNCTIONS:
-            return False
-        if token.kind == "word" and not token.text.isascii() and not token.text.isalpha():
-            return False
-        if token.text in (r"\approx", r"\sim", r"\ne", r"\not", "!=", "--", r"\ldots", r"\dots"):
-            return False
-        if token.kind == "mark":
-            if token.text in _NO_FORMULA or not token.text.isascii() or (
-                    token.text == "&" and r"\begin" not in [t.text for t in tokens]):
-                return False
-            if token.text in "([{":
-                depth.append(token.text)
-            elif token.text in ")]}" and not depth:
-                return False
-            elif token.text in ")]}":
-                opened = depth.pop()
-                if (opened == "{") != (token.text == "}"):
-                    return False
-    if depth or len(tokens) > 300 or not tokens:
+    if any(_is_prose(token) or token.text in _NO_RELATION for token in tokens):
         return False
-    first, last = tokens[0].text, tokens[-1].text
-    return first not in set("*/^_)]},.:=<>!|'") - {"|"} and last not in set("+-*/^_([{,.:=<>'")
+    signs = _NO_FORMULA
+    if not any(token.text == r"\begin" for token in tokens):
+        signs = signs | {"&"}
+    marks = [token.text for token in tokens if token.kind == "mark"]
+    if any(mark in signs or not mark.isascii() for mark in marks):
+        return False
+    return (_closed(marks) and tokens[0].text not in _NO_START
+            and tokens[-1].text not in _NO_END)
+
+
+def _two_numbers(tokens: Sequence[Token]) -> bool:
+    """Return whether two numbers follow each other; the first of log_2 8 is an index."""
+    kinds = [t.text if t.text in ("_", "^") else t.kind for t in tokens]
+    return any(kinds[i:i + 2] == ["number"] * 2 and (i == 0 or kinds[i - 1] not in ("_", "^"))
+               for i in range(len(kinds)))
+
+
+def _is_prose(token: Token) -> bool:
+    """Return whether a token is a word that is no function, or a letter that is none."""
+    if token.kind != "word":
+        return False
+    if len(token.text) > 1 and token.text not in _FUNCTIONS:
+        return True
+    return not token.text.isascii() and not token.text.isalpha()
+
+
+def _closed(marks: Sequence[str]) -> bool:
+    """Return whether every bracket is closed; ")" may close "[" (an interval), not "{"."""
+    opened: list[str] = []
+    for mark in marks:
+        if mark in "([{":
+            opened.append(mark)
+        elif mark in ")]}" and (not opened or (opened.pop() == "{") != (mark == "}")):
+            return False
+    return not opened
 
 
 def formula(tokens: Sequence[Token], source: str) -> Formula:
@@ -931,7 +990,7 @@ class Statement:
         return None
 
     def choice(self, tokens: Sequence[Token]) -> Value | None:
-        """Read one capital letter, perhaps in brackets."""
+        """Read one capital letter, with or without brackets."""
         inner = tokens[1:-1] if matching(tokens) and tokens[0].text == "(" else tokens
         one = len(inner) == 1 and inner[0].kind == "word" and len(inner[0].text) == 1
         return Choice(inner[0].text) if one and "A" <= inner[0].text <= "J" else None
@@ -1107,7 +1166,7 @@ def joins_numbers(tokens: Sequence[Token]) -> bool:
 
 
 def read(text: str, sentence: bool = False) -> Value | None:
-    """Return what a statement says, or None where the rule does not hold it.
+    """Return the value of a statement, or None if no parser accepts it.
 
     Args:
         text: at most LONGEST characters.
@@ -1136,5 +1195,5 @@ def holds_number(text: str) -> bool:
 
 
 def denies(text: str) -> bool:
-    """Return whether a text says what the answer is not."""
+    """Return whether a text denies an answer instead of giving one."""
     return any(word in DENIALS for word in re.findall("[a-z']+", text[:LONGEST].lower()))

@@ -1,6 +1,6 @@
-"""Calling a reward, whatever its form, and saying what is wrong with it.
+"""Call a reward in any of its forms; report what is wrong with it.
 
-Three forms are accepted everywhere, told apart by the names of the first arguments:
+Three forms are accepted everywhere, distinguished by the names of the first arguments:
 
     def mine(prompts, responses, **columns) -> list of float or None     # a whole batch
     def mine(response, answer) -> float                                  # tinylm.reward's form
@@ -94,7 +94,17 @@ def _one(score: Any, name: str, i: int, response: str) -> float | None:
 
 
 def each(function: Callable, name: str, responses, columns: dict[str, list]) -> list[Any]:
-    """Call a function for every sample with its values by name; an exception names the sample."""
+    """Call a function for every sample with its values by name; an exception names the sample.
+
+    Args:
+        function: takes the values of one sample by name.
+        name: of the reward, for messages.
+        responses: list of texts.
+        columns: name -> one value for each response.
+
+    Raises:
+        ValueError: the function raised an exception; which sample.
+    """
     scores = []
     for i, response in enumerate(responses):
         try:
@@ -128,7 +138,7 @@ def _filled(reward: Callable, known: dict[str, Any]) -> tuple[list[Any], dict[st
             else:
                 named[name] = value
         elif p.default is p.empty:
-            raise ValueError(f"reward {name_of(reward)} wants {name!r}, and the data has no such "
+            raise ValueError(f"reward {name_of(reward)} needs {name!r}, and the data has no such "
                              f"column; there are {', '.join(sorted(known))}")
     return args, named
 
@@ -146,7 +156,7 @@ def call(reward: Callable, prompts, responses, columns: dict[str, list],
         timeout: seconds for all of them together; 0 for no limit.
 
     Raises:
-        ValueError: the reward raised, or wants a column that is not there, or gave the wrong number
+        ValueError: the reward raised, or needs a column that is missing, or gave the wrong number
             of scores, or NaN: which reward and which sample; or it was not ready in time.
     """
     try:
@@ -156,6 +166,20 @@ def call(reward: Callable, prompts, responses, columns: dict[str, list],
             f"reward {name_of(reward)}: no scores for {len(responses)} responses within "
             f"{timeout:g} s; does it wait for something? A slower one needs a longer "
             "reward_timeout (0: no limit)") from None
+
+
+def _of_batch(reward: Callable, known: dict[str, Any]) -> Any:
+    """Call a reward once for a whole batch; an exception names the reward."""
+    args, named = _filled(reward, known)
+    try:
+        return _waited(reward(*args, **named))
+    except ValueError as error:
+        if str(error).startswith("reward "):
+            raise  # part of a composite reward, and named
+        raise ValueError(f"reward {name_of(reward)} raised ValueError: {error}") from error
+    except Exception as error:
+        raise ValueError(
+            f"reward {name_of(reward)} raised {type(error).__name__}: {error}") from error
 
 
 def _call(reward: Callable, prompts, responses, columns: dict[str, list]) -> RewardOutput:
@@ -176,19 +200,10 @@ def _call(reward: Callable, prompts, responses, columns: dict[str, list]) -> Rew
         known = {"prompt": prompts, "response": responses, "completion": responses}
         targets = columns.get("references") or [None] * n
         known |= {k: targets for k in ("answer", "target", "reference", "references")} | columns
-        args, taken = _filled(reward, known)
-        scores = each(reward, name, responses, taken)
+        scores = each(reward, name, responses, _filled(reward, known)[1])
     else:
         known = {"prompts": prompts, "responses": responses, "completions": responses} | columns
-        args, taken = _filled(reward, known)
-        try:
-            scores = _waited(reward(*args, **taken))
-        except ValueError as error:
-            if str(error).startswith("reward "):
-                raise  # a composite's part has said it already
-            raise ValueError(f"reward {name} raised ValueError: {error}") from error
-        except Exception as error:
-            raise ValueError(f"reward {name} raised {type(error).__name__}: {error}") from error
+        scores = _of_batch(reward, known)
         if isinstance(scores, RewardOutput):
             scores, metadata = scores.scores, scores.metadata
     if isinstance(scores, (str, dict)) or not hasattr(scores, "__iter__"):
@@ -198,3 +213,23 @@ def _call(reward: Callable, prompts, responses, columns: dict[str, list]) -> Rew
         raise ValueError(f"reward {name} gave {len(scores)} scores for {n} responses")
     checked = [_one(s, name, i, r) for i, (s, r) in enumerate(zip(scores, responses))]
     return RewardOutput(checked, metadata)
+
+
+def try_reward(reward: Callable, rows: list[dict[str, Any]], timeout: float = 0) -> None:
+    """Call a reward on a right and a wrong response to the first row, before a model is loaded.
+
+    Args:
+        reward: function, object or class.
+        rows: of the data, with prompt and reference.
+        timeout: seconds; 0 for no limit.
+
+    Raises:
+        ValueError: as call does.
+    """
+    row = rows[0]
+    prompt = row["prompt"]
+    if not isinstance(prompt, str):  # messages: what a template makes of them is not known yet
+        prompt = "\n".join(str(message["content"]) for message in prompt)
+    responses = [str(row.get("reference") or "1"), "no answer"]
+    columns: dict[str, list] = {k: [row.get(k)] * 2 for k in row if k != "prompt"}
+    call(reward, [prompt] * 2, responses, {"completion_ids": [[0], [0]]} | columns, timeout)

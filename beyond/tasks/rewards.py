@@ -30,7 +30,7 @@ from beyond.tasks.reward_calls import BaseReward, RewardOutput, Scores, call, ea
 __all__ = [
     "BaseReward", "CompositeReward", "ExactMatchReward", "FormatReward", "LengthPenaltyReward",
     "NumericReward", "ReasoningGymReward", "RewardOutput", "Scores", "ThinkTagReward", "call",
-    "name_of",
+    "combined", "name_of",
 ]
 
 # ============================================================== references and responses
@@ -119,7 +119,7 @@ class ExactMatchReward(BaseReward):
 
     @staticmethod
     def _score(response: str, given: Value | None, reference: str) -> float | None:
-        """Return the score of one response, given what its answer says."""
+        """Return the score of one response, given its answer's value."""
         right = find(reference)[1]
         if right is not None and given is not None:
             texts = [normal(canonical(value)).replace(" ", "") for value in (right, given)]
@@ -180,7 +180,7 @@ def _task(name: str) -> Any:
 
 
 class ReasoningGymReward(BaseReward):
-    """What a reasoning-gym task itself says of an answer, 0 to 1; for load_reasoning_gym's rows.
+    """A reasoning-gym task's own score of an answer, 0 to 1, for load_reasoning_gym's rows.
 
     It is given what is behind the last "Answer:", which may be several lines, else the response.
     """
@@ -282,3 +282,22 @@ class CompositeReward(BaseReward):
                 name = f"{name_of(reward)}{n}"
             parts[name] = out.scores
         return RewardOutput(total, {"parts": parts})
+
+
+def combined(given: Any) -> Any:
+    """Return a reward; of a list, the weighted mean of its rewards.
+
+    Args:
+        given: a reward of any form, or a list of rewards or of (reward, weight); without a weight
+            it is 1.
+
+    Raises:
+        ValueError: an empty list, or weights that CompositeReward does not take.
+    """
+    if not isinstance(given, (list, tuple)):
+        return given
+    if not given:
+        raise ValueError("the list of rewards is empty; give at least one")
+    pairs = [one if isinstance(one, tuple) and len(one) == 2 else (one, 1.0) for one in given]
+    alone = len(pairs) == 1 and pairs[0][1] == 1
+    return pairs[0][0] if alone else CompositeReward(pairs)

@@ -34,7 +34,7 @@ from ..box import wire
 from ..gradescope import run as gradescope
 from ..grading import judging, practice
 from ..records import feedback as page
-from ..records import lateness, results, roster, tables, uploads
+from ..records import files, lateness, results, roster, tables, uploads
 from ..reporting import anonymous, copies, load, similar
 from ..submissions import archives, choice, exports, intake, listing, skipped
 
@@ -309,8 +309,6 @@ MODULES = (
 APART = {
     "bench.foreign": "makes such text itself",
     "bench.grade": "measures on files of this repository",
-    "bench.screen": "measures on files of this repository",
-    "bench.watch": "measures on files of this repository",
     "build": "makes files of this repository",
     "builders": "makes files of this repository",
     "grading.bwrap": "makes a command line",
@@ -325,6 +323,7 @@ APART = {
     "variants.direct": "puts variants of this repository through the hidden tests",
     "records.edited": "compares two tables of the grader, and the instructor's edits of one",
     "grading.engine": "reads this repository",
+    "records.files": "writes bytes",
     "grade": "the command: classlist, judging and results",
     "hidden": "takes what wire has decoded; judging.run_cases is measured with all of them",
     "box.isolate": "runs in the sandbox",
@@ -444,7 +443,6 @@ OURS = {
     "reporting.similar.surprise": "takes numbers",
     "reporting.similar.limit": "takes numbers",
     "reporting.similar.find": "parts and numbers",
-    "records.results.write": "writes bytes",
     "box.wire.encode": "takes what the grader sends",
     "box.wire.read_all": "runs in the sandbox",
     "box.wire.write_all": "runs in the sandbox",
@@ -457,7 +455,13 @@ def text_of(piece: str, length: int) -> str:
 
 
 def seconds(work: Callable[[str], object], text: str, times: int = TIMES) -> float:
-    """Return the processor time that a function takes, the least of several."""
+    """Return the processor time that a function takes, the least of several.
+
+    Args:
+        work: function of a text.
+        text: the text.
+        times: how often it is called, at most.
+    """
     found = []
     for _ in range(times):
         began = time.process_time()
@@ -504,7 +508,7 @@ def main(args: list[str] | None = None) -> int:
                  "most": MOST, "floor": FLOOR, "pieces": len(PIECES)}
         text = io.StringIO()
         json.dump(about | {"functions": found}, text, indent=1)
-        results.write(flags.json, text.getvalue() + "\n")
+        files.write(flags.json, text.getvalue() + "\n")
     return 0 if all(one["good"] for one in found) else 1
 
 

@@ -26,7 +26,13 @@ from ..variants.catalog import chaffs, wheats
 
 
 def make(folder: Path, count: int, seed: int = 0) -> None:
-    """Write the submissions."""
+    """Write the submissions.
+
+    Args:
+        folder: where to write them.
+        count: how many: a third right, the others wrong, one in 20 not written.
+        seed: draws the variants.
+    """
     rng = random.Random(seed)
     right, wrong = [list(kind()) for kind in (wheats, chaffs)]
     stub = (ROOT / "lab15_grpo.py").read_text(encoding="utf-8")
@@ -49,7 +55,13 @@ def import_torch(times: int = 3) -> float:
 
 
 def grade(folder: Path, out: Path, jobs: int) -> dict:
-    """Grade and return the figures of this run."""
+    """Grade and return the figures of this run.
+
+    Args:
+        folder: the submissions.
+        out: a new folder for the results.
+        jobs: submissions at the same time.
+    """
     command = [sys.executable, "-m", "instructor.grade", str(folder), "--out", str(out)]
     command += ["-j", str(jobs)] + ["--as-root"] * (os.geteuid() == 0)
     (out / "seed.txt").parent.mkdir()
@@ -72,7 +84,13 @@ def grade(folder: Path, out: Path, jobs: int) -> dict:
 
 
 def report(runs: list[dict], count: int, torch_seconds: float) -> list[str]:
-    """Return the lines to print."""
+    """Return the lines to print.
+
+    Args:
+        runs: what grade returned, once for each number of jobs.
+        count: submissions in a run.
+        torch_seconds: processor time of `import torch`, to compare with.
+    """
     lines = [f"import torch: {torch_seconds:.2f} s of processor time"]
     for run in runs:
         each = run["processor_sandboxes"] / count
@@ -106,7 +124,7 @@ def main(args: list[str] | None = None) -> int:
     for line in report(runs, flags.count, torch_seconds):
         print(line)
     if flags.json:
-        from ..records.results import write
+        from ..records.files import write
 
         about = {"schema": 1, "machine": platform.platform(), "cores": os.cpu_count()}
         about |= {"python": platform.python_version(), "count": flags.count, "seed": 0}

@@ -1,7 +1,7 @@
 """The inside of the sandbox.
 
 EVERYTHING HERE IS COPIED INTO THE SANDBOX AND MAY BE READ BY A STUDENT.
-There these files lie side by side and import each other by their plain names.
+There these files are in one folder and import each other by their plain names.
 
     worker        load a student's file, call one function, hand back data
     calls         one call as a hidden test wants it

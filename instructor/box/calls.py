@@ -26,7 +26,13 @@ def hook(tinylm):
 
 
 def replace(lab, name, new):
-    """Put `new` in the place of a name of the file's, and of other names of the same."""
+    """Put `new` in the place of a name of the file's, and of other names of the same.
+
+    Args:
+        lab: the student's module.
+        name: of a function.
+        new: what takes its place.
+    """
     old = vars(lab).get(name)
     places = [(lab, k) for k, v in vars(lab).items() if old is not None and v is old]
     for space, key in [*places, (lab, name)]:
@@ -35,7 +41,14 @@ def replace(lab, name, new):
 
 
 def call_numbers(lab, function, case, ask):
-    """Tasks 2 to 4: tensors in, tensors out, and the gradient if it is wanted."""
+    """Call a function of tasks 2 to 4: tensors in, tensors out, with a gradient on request.
+
+    Args:
+        lab: the student's module.
+        function: the student's function.
+        case: dict of what to call it with.
+        ask: sends a question to the grader and returns the answer.
+    """
     import torch
     from standins import odd_k3
 
@@ -58,7 +71,14 @@ def _state(model):
 
 
 def call_sample_group(lab, function, case, ask):
-    """Task 1."""
+    """Call a function of Task 1.
+
+    Args:
+        lab: the student's module.
+        function: the student's function.
+        case: dict of what to call it with.
+        ask: sends a question to the grader and returns the answer.
+    """
     import standins
     import torch
 
@@ -90,7 +110,14 @@ def call_sample_group(lab, function, case, ask):
 
 
 def call_grpo_step(lab, function, case, ask):
-    """Task 5, with stand-ins for tasks 1, 2 and 4; the first two are answered by the grader."""
+    """Call a function of Task 5; the grader answers for tasks 1 and 2, Task 4 is a stand-in.
+
+    Args:
+        lab: the student's module.
+        function: the student's function.
+        case: dict of what to call it with.
+        ask: sends a question to the grader and returns the answer.
+    """
     import standins
 
     import tinylm
@@ -131,7 +158,14 @@ NAMES = {1: "sample_group", 2: "group_advantages", 3: "k3_kl", 4: "grpo_loss", 5
 
 
 def call(lab, task, case, ask):
-    """Return the reply to one case: the data, or the kind of error."""
+    """Return the reply to one case: the data, or the kind of error.
+
+    Args:
+        lab: the student's module.
+        task: its number.
+        case: dict of what to call it with.
+        ask: sends a question to the grader and returns the answer.
+    """
     import torch
 
     from tests.loader import settings
@@ -149,7 +183,7 @@ def call(lab, task, case, ask):
         kept = torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
         return {"ok": True, "kept": kept, **reply}
     except BaseException as error:
-        # No line: a file can raise an error at a line that tells what it has seen.
+        # No line number: with its choice a file could send out what it has seen.
         return {"ok": False, "error": type(error).__name__}
     finally:
         HOOKS.clear()

@@ -30,7 +30,7 @@ def _mount(where, flags, options):
 
 @functools.cache
 def statm():
-    """Return the line that tells this process's size, as long as there is a /proc."""
+    """Return the line with this process's size; needs /proc."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return file.read()
 

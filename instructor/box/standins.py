@@ -1,7 +1,7 @@
 """What the sandbox puts in the place of functions that another task is about.
 
-This file lies within reach of the student's code, so there is nothing in it that resembles a
-solution: the loss, the k3 and the optimizer are odd on purpose, and known to the grader as well.
+The student's code can read this file, so nothing in it resembles a solution: the loss, the k3
+and the optimizer are odd on purpose, and known to the grader as well.
 """
 
 import types
@@ -12,7 +12,9 @@ import torch.nn.functional as F
 
 
 class Momentum(torch.optim.Optimizer):
-    """An optimizer that nobody would build again: SGD with momentum and a factor a parameter.
+    """SGD with momentum and a factor per parameter: no student would build the same.
+
+    A step that makes its own optimizer instead of using the given one is noticed.
 
     Args:
         params: of the model.
@@ -49,7 +51,17 @@ class Momentum(torch.optim.Optimizer):
 
 
 def odd_loss(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
-    """Return (a number that depends on all seven arguments, a dict of three more)."""
+    """Return (a number that depends on all seven arguments, a dict of three more).
+
+    Args:
+        logp: (B, T).
+        old_logp: (B, T).
+        ref_logp: (B, T).
+        adv: (B,).
+        mask: (B, T), 0 or 1.
+        clip_eps: number.
+        beta: number.
+    """
     n = mask.sum() + 1.7
     old, ref = (logp - old_logp) * mask, (logp - ref_logp) * mask
     places = torch.arange(1, mask.shape[1] + 1) * mask
@@ -63,7 +75,7 @@ def odd_loss(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
 
 
 def odd_reward(k):
-    """Return a rule for rewards that nobody would guess; k is a number above 0."""
+    """Return an arbitrary rule for rewards; k is a number above 0."""
 
     def reward(response, answer):
         total = k + 3 * sum(map(ord, response)) + 5 * sum(map(ord, answer))
@@ -84,7 +96,7 @@ def odd_k3(a, b):
 
 @torch.no_grad()
 def token_entropy(model, out):
-    """The lab's own function (given in the student's file), for files that have lost it."""
+    """Return what the lab's token_entropy returns; for files that have lost theirs."""
     ids, L = out["ids"], out["prompt_len"]
     logp = F.log_softmax(model(ids[:, :-1])[:, L - 1 :], -1)
     entropy = -(logp.exp() * logp).sum(-1)
@@ -97,7 +109,13 @@ def config(values):
 
 
 def model(tinylm, shape, state):
-    """Return a TinyLM of this shape with these parameters; no random number is drawn for good."""
+    """Return a TinyLM of this shape with these parameters; no random number is drawn for good.
+
+    Args:
+        tinylm: the module.
+        shape: arguments of TinyLM.
+        state: its state_dict.
+    """
     with torch.random.fork_rng(devices=[]):
         result = tinylm.TinyLM(**shape)
     result.load_state_dict(state)

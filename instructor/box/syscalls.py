@@ -2,7 +2,7 @@
 
 The filter is made by libseccomp (Debian, Ubuntu: libseccomp2, which apt itself needs), called
 through ctypes: its Python bindings are built for the system's Python only. Without the library
-there is no filter, and the grader says so when it starts.
+there is no filter, and the grader reports that when it starts.
 """
 
 import ctypes

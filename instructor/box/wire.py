@@ -141,7 +141,16 @@ class _Reader:
         raise WireError("an unknown tag")
 
     def tensor(self, name, shape, grad):
-        """Read a tensor."""
+        """Read a tensor.
+
+        Args:
+            name: of the dtype, a key of DTYPES.
+            shape: list of sizes.
+            grad: whether it requires a gradient.
+
+        Raises:
+            WireError: odd shape, or fewer bytes than it needs.
+        """
         if len(shape) > 6 or any(type(n) is not int or not 0 <= n <= LIMIT for n in shape):
             raise WireError("an odd shape")
         size = math.prod(shape) * DTYPES[name].itemsize
@@ -186,7 +195,7 @@ class Pipe:
 
     A deadline is a time on this pipe's own clock, `now`. It runs only while the other side is
     waited for: what the grader does meanwhile, for this student or for another, is not charged.
-    So that nobody can keep the grader busy for nothing, every wait and every byte of JSON has a
+    So that a student's code cannot keep the grader busy, every wait and every byte of JSON has a
     price as well. A deadline is moved by what `credit` returns, in seconds.
 
     Args:

@@ -26,8 +26,8 @@ sys.path[:0] = [HERE]
 import isolate  # noqa: E402
 import syscalls  # noqa: E402
 
-LOAD = 4.0  # seconds for all top-level statements; then the file's other statements go on
-PROBLEMS = 5  # of a file that are told one by one
+LOAD = 4.0  # seconds for all top-level statements; the statements after it still run
+PROBLEMS = 5  # of a file that are listed
 FLOOD = 1 << 20  # characters printed that are worth a word
 # Decorators that take no time.
 HARMLESS = {"torch.no_grad()", "torch.enable_grad()", "torch.inference_mode()", "staticmethod"}
@@ -67,11 +67,15 @@ class Counter(io.TextIOBase):
 
 
 class Empty(io.TextIOBase):
-    """A keyboard that nobody sits at."""
+    """The worker's stdin: every read raises EOFError."""
 
     def readline(self, size=-1):
-        """Say so."""
-        raise EOFError("input() was called; nobody types while a file is graded")
+        """Refuse to read.
+
+        Raises:
+            EOFError: always.
+        """
+        raise EOFError("input() was called; there is no keyboard while a file is graded")
 
     read = readline
 
@@ -94,13 +98,13 @@ def span(node, lines):
 
 
 def _is_text(node):
-    """Whether a statement is a docstring, an ellipsis or nothing."""
+    """Return whether a statement is a docstring, an ellipsis or nothing."""
     constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return constant or isinstance(node, ast.Pass)
 
 
 def _definition(node, strict=False):
-    """Whether a top-level statement only defines something.
+    """Return whether a top-level statement only defines something.
 
     Args:
         node: the statement.
@@ -159,30 +163,43 @@ def write_down(request, labfile):
 
 
 def forward(lab, names):
-    """Let every reference to a task's function lead to what its name stands for at the moment.
+    """Redirect every reference to a task's function to the current value of its name.
 
-    A stand-in takes the name; a default, a method or a table may still hold the function itself.
+    A stand-in replaces the name alone. In
+
+        def grpo_step(policy, ..., loss_of=grpo_loss):
+
+    the default still holds the student's grpo_loss. So the function object itself gets the code
+    of a trampoline: called by any reference, it looks its name up and calls what it finds there.
     """
-
-    def turn(name, held, own):
-        def now(*args, **kwargs):
-            named = vars(lab).get(name, held)
-            return (own if named is held else named)(*args, **kwargs)
-
-        def to(*args, _now=now, **kwargs):
-            return _now(*args, **kwargs)
-
-        held.__code__, held.__defaults__ = to.__code__, None
-        held.__kwdefaults__ = to.__kwdefaults__
-
-    seen = []
+    done = []
     for name in names:
         held = vars(lab).get(name)
-        if type(held) is types.FunctionType and held.__closure__ is None and held not in seen:
-            own = types.FunctionType(held.__code__, held.__globals__, name, held.__defaults__)
-            own.__kwdefaults__ = held.__kwdefaults__
-            seen.append(held)
-            turn(name, held, own)
+        if type(held) is types.FunctionType and held.__closure__ is None and held not in done:
+            done.append(held)
+            _make_trampoline(lab, name, held)
+
+
+def _make_trampoline(lab, name, held):
+    """Give a function the code that calls whatever has its name in the module.
+
+    Args:
+        lab: the student's module.
+        name: of the function.
+        held: the function.
+    """
+    original = types.FunctionType(held.__code__, held.__globals__, name, held.__defaults__)
+    original.__kwdefaults__ = held.__kwdefaults__
+
+    def lookup(*args, **kwargs):
+        current = vars(lab).get(name, held)
+        return (original if current is held else current)(*args, **kwargs)
+
+    def trampoline(*args, _lookup=lookup, **kwargs):
+        return _lookup(*args, **kwargs)
+
+    held.__code__, held.__defaults__ = trampoline.__code__, None
+    held.__kwdefaults__ = trampoline.__kwdefaults__
 
 
 def load(request):
@@ -323,7 +340,7 @@ class Nursery:
 
 
 def folders():
-    """Return descriptors of what a task can write to: the grader counts what lies in there."""
+    """Return descriptors of the places a task can write to: the grader counts their files."""
     if "LAB15_SANDBOX" not in os.environ:
         return []
     return [os.open(path, os.O_RDONLY) for path in (os.environ["TMPDIR"], "/dev/shm")]

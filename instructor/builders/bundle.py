@@ -1,9 +1,10 @@
 """Build the student's bundle: a zip that works on its own.
 
 It holds what a student needs and nothing of beyond/ and instructor/; with --graded also no
-solutions. tinylm_sft.pt is in it (trained now if it is missing), so that nobody waits for it. The
-same files give the same bytes. Before a zip is written, and with --check, every file in it is
-searched for lines of the solution (with --graded), of the hidden tests and of the wrong variants.
+solutions. tinylm_sft.pt is in it (trained now if it is missing), so that students need not wait
+for it. The same files give the same bytes. Before a zip is written, and with --check, every file
+in it is searched for lines of the solution (with --graded), of the hidden tests and of the wrong
+variants.
 
 What refers to a room that is not in it is changed: in README.md the sections of LEFT_OUT and the
 names in the map of rooms go, in the Makefile the targets that cannot work; everywhere a link that
@@ -32,7 +33,8 @@ CHECKPOINT = "tinylm_sft.pt"
 # Makes a web site with packages of instructor/requirements.txt.
 NEVER = ("notebooks/book/*",)
 # These run the solutions, and some of them are full of its lines.
-NOT_GRADED = ("solutions/*", "notebooks/detective.py", "notebooks/figures/*.py")
+NOT_GRADED = ("solutions/*", "notebooks/detective.py", "notebooks/story.py",
+              "notebooks/trials.py", "notebooks/figures/*.py")
 # Targets of the Makefile that need what is not there: developers' packages; the solutions.
 NO_TARGETS = ("lint", "book", "test-all", "smollm")
 NO_TARGETS_GRADED = (*NO_TARGETS, "figures", "experiments")
@@ -47,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--graded", action="store_true",
                         help="for a graded course: without the solutions")
     parser.add_argument("--check", action="store_true",
-                        help="write nothing; fail if either bundle tells what it should not")
+                        help="write nothing; fail if either bundle gives away what it should not")
     parser.add_argument("--out", type=Path, metavar="FILE",
                         help="the zip (default bundle/lab15-grpo.zip or lab15-grpo-graded.zip)")
 
@@ -136,7 +138,13 @@ def checkpoint() -> bytes:
 
 
 def zipped(files: dict[str, bytes], mode: int = 0o644, runnable: tuple[str, ...] = ()) -> bytes:
-    """Return a zip of the files, sorted, with fixed times: the same bytes for the same files."""
+    """Return a zip of the files, sorted, with fixed times: the same bytes for the same files.
+
+    Args:
+        files: {name: content}.
+        mode: rights of the files.
+        runnable: names of those that are programs.
+    """
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name in sorted(files):

@@ -13,6 +13,8 @@ from typing import Any
 
 from tests.labfile import ROOT, TASKS
 
+from ..records.files import write
+
 HERE = ROOT / "instructor" / "course"
 ASSIGNMENT = "lab15"
 GIVEN = ("lab15_grpo.py", "lab15_run.py", "tinylm.py", "chapter.md", "pyproject.toml",
@@ -101,18 +103,15 @@ def _exchange(folder: Path) -> None:
     folder.chmod(0o777)
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file by way of a temporary name."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    temporary.replace(path)
-
-
 # ---------------------------------------------------------------- the notebook
 
 
 def notebook() -> str:
-    """Return the assignment's notebook as text; the same source gives the same bytes."""
+    """Return the assignment's notebook as text; the same source gives the same bytes.
+
+    Raises:
+        ValueError: two cells have the same id.
+    """
     import jupytext
     import nbformat
 

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="the course's secret, the same as for instructor.grade")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the zip")
     parser.add_argument("--torch-index", default="", metavar="URL",
-                        help="where PyTorch's small CPU build is (pytorch.org says it); without "
+                        help="address of PyTorch's small CPU build (see pytorch.org); without "
                         "it the image gets the large one")
     parser.add_argument("--trust", action="store_true",
                         help="grade without a sandbox where there is none; read first what is lost")
@@ -53,7 +53,13 @@ def pins() -> str:
 
 
 def contents(seed: str, trust: bool = False, torch_index: str = "") -> dict[str, bytes]:
-    """Return name -> bytes of the files of the zip."""
+    """Return name -> bytes of the files of the zip.
+
+    Args:
+        seed: of the hidden tests.
+        trust: grade without a sandbox where none works.
+        torch_index: address of PyTorch's CPU build; empty: the package index's own.
+    """
     files = {f"lab/{n}": (ROOT / n).read_bytes() for n in listed() if NEEDED.fullmatch(n)}
     for name in AT_ROOT:
         text = (HERE / name).read_text(encoding="utf-8").replace("\r\n", "\n")

@@ -21,6 +21,7 @@ GIVEN = ("lab15_grpo.py", "lab15_run.py", "tinylm.py")
 # Files that show some of these lines on purpose, and why. With --graded nothing is.
 MEANT = {
     "notebooks/experiments.py": "wrong lines that the chapter's experiments train with",
+    "notebooks/trials.py": "wrong lines whose effect the chapter tells",
     "notebooks/detective.py": "the game: which of six wrong lines made which curve",
 }
 # Anybody writes these: they build what tinylm.sample returns.
@@ -84,7 +85,13 @@ def _counts(line: str, given: str) -> bool:
 
 
 def find(name: str, text: str, graded: bool) -> list[str]:
-    """Return what a file of the bundle tells, one line for each."""
+    """Return what a file of the bundle gives away, one line each.
+
+    Args:
+        name: of the file in the bundle.
+        text: its text.
+        graded: whether it is the bundle for a graded lab, without solutions.
+    """
     text = flat(name, text)
     allowed = name in MEANT and not graded
     return [

@@ -1,7 +1,7 @@
 """Build the notebooks from notebooks/text, check that they are up to date, run them.
 
 The sources are Python files with cells (percent format). A notebook is nothing but its source:
-ids are the numbers of the cells, there are no outputs, nobody edits it by hand.
+ids are the numbers of the cells, there are no outputs, and it is not edited by hand.
 """
 
 import argparse
@@ -27,7 +27,7 @@ METADATA = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this builder."""
     parser.add_argument("--check", action="store_true",
-                        help="write nothing; fail if a notebook is not what its source says")
+                        help="write nothing; fail if a notebook differs from its source")
     parser.add_argument("--run", action="store_true",
                         help="also run all notebooks with the solutions (short training)")
     parser.add_argument("--out", type=Path, metavar="DIR",
@@ -59,7 +59,7 @@ def built(name: str) -> str:
 
 
 def stale() -> list[str]:
-    """Return the names of the notebooks that are not what their source says."""
+    """Return the names of the notebooks that differ from their source."""
     def present(name: str) -> str:
         path = FOLDER / f"{name}.ipynb"
         return path.read_text(encoding="utf-8") if path.exists() else ""
@@ -68,7 +68,12 @@ def stale() -> list[str]:
 
 
 def run_all(out: Path | None) -> int:
-    """Run the notebooks with the solutions, then the first one with the unfilled file."""
+    """Run the notebooks with the solutions, then the first one with the unfilled file.
+
+    Raises:
+        ValueError: a notebook calls a task unfinished although all are written, or the first one
+            does not name Task 1 as the next task of the unfilled file.
+    """
     began, jobs = time.monotonic(), [(name, SOLUTION) for name in execute.NAMES]
     with tempfile.TemporaryDirectory() as runs:
         for name, lab in [*jobs, ("1_by_hand", STUB)]:
@@ -92,12 +97,12 @@ def run(flags: argparse.Namespace) -> int:
     """Build, or check; then run if asked to."""
     old = stale()
     if flags.check and old:
-        print(f"not what their source says: {', '.join(f'{n}.ipynb' for n in old)}; "
+        print(f"not up to date with their source: {', '.join(f'{n}.ipynb' for n in old)}; "
               "run: python -m instructor.build notebooks")
         return 1
     for name in old:
         data = built(name).encode()
         write_file(FOLDER / f"{name}.ipynb", lambda file, data=data: file.write(data))
     print(f"{len(old)} of {len(execute.NAMES)} notebooks written" if old else
-          "all notebooks are what their source says")
+          "all notebooks are up to date with their source")
     return run_all(flags.out) if flags.run else 0

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from posixpath import dirname, join, normpath
 
-# Sections of README.md for other readers; what replaces them is said under NOTE.
+# Sections of README.md for other readers; NOTE replaces them.
 LEFT_OUT = ("For teachers", "Beyond the five tasks")
 # This one runs the solutions: without them it would be wrong.
 WITH_SOLUTIONS = "Two commands"
@@ -53,7 +53,13 @@ def prose(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def without_dead_links(name: str, text: str, present: Collection[str]) -> str:
-    """Return a file's text in which a link to what is not in the bundle is plain text."""
+    """Return a file's text in which a link to what is not in the bundle is plain text.
+
+    Args:
+        name: of the file in the bundle.
+        text: its text.
+        present: the names of all files in the bundle.
+    """
 
     def change(match: re.Match) -> str:
         target = target_of(name, match[3])
@@ -65,7 +71,7 @@ def without_dead_links(name: str, text: str, present: Collection[str]) -> str:
 
 
 def without_dead_commands(text: str, present: Collection[str]) -> str:
-    """Return a text in which a command in the line whose module is missing says so."""
+    """Return a text in which commands of missing modules are marked as such."""
 
     def change(match: re.Match) -> str:
         path = match[1].replace(".", "/")
@@ -87,7 +93,14 @@ def anchors(text: str) -> set[str]:
 def dead_links(
     name: str, text: str, present: Collection[str], texts: Mapping[str, str]
 ) -> list[str]:
-    """Return the links of a file that lead nowhere in the bundle."""
+    """Return the links of a file that lead nowhere in the bundle.
+
+    Args:
+        name: of the file in the bundle.
+        text: its text.
+        present: the names of all files in the bundle.
+        texts: {name: text} of the Markdown files, for anchors.
+    """
     found = []
     plain = "".join(part for is_prose, part in prose(text) if is_prose)
     for link in [*(m[2] for m in LINK.findall(plain)), *HTML.findall(plain)]:
@@ -102,7 +115,7 @@ def dead_links(
 
 
 def makefile(text: str, targets: Collection[str]) -> str:
-    """Return a Makefile without these targets and what `make help` says of them."""
+    """Return a Makefile without these targets and their lines in `make help`."""
     for name in targets:
         text = re.sub(rf'^\t@echo "make {name} .*\n(?:\t@echo " {{16}}.*\n)*', "", text, flags=re.M)
         text = re.sub(rf"^{name}:.*\n(?:\t.*\n)+\n?", "", text, flags=re.M)
@@ -144,7 +157,7 @@ def readme(text: str, present: Collection[str]) -> str:
     parts = re.split(r"^(?=## )", text, flags=re.M)
     gone: set[str] = set()
     for i, part in enumerate(parts):
-        if part.startswith("## Your room"):
+        if part.startswith("## What is where"):
             rows = [_row(r, present, gone) if r.startswith("    ") else r
                     for r in part.splitlines()]
             parts[i] = "\n".join(r for r in rows if r is not None).rstrip("\n") + "\n\n"

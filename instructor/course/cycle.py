@@ -33,7 +33,7 @@ ASSIGNMENT = builder.ASSIGNMENT
 
 
 class Stopped(Exception):
-    """A step failed and the rest would make no sense; the text says what to do."""
+    """A step failed, and the next ones depend on it; the message says what to do."""
 
 
 def arguments(args: list[str] | None) -> argparse.Namespace:
@@ -111,7 +111,7 @@ def nbgrader(course: Path, *args: str) -> int:
 
 
 def must(course: Path, *args: str) -> None:
-    """Run an nbgrader command without which nothing goes on.
+    """Run an nbgrader command that the next steps depend on.
 
     Raises:
         Stopped: it failed; the text holds the end of its log.
@@ -188,7 +188,7 @@ def collect_others(course: Path, place: Path) -> list[str]:
 def unpack(path: Path, folder: Path) -> None:
     """Unpack a zip of students' zips or folders, of each student only what is wanted.
 
-    Of what is not wanted the names are kept, so that nobody who handed in anything is lost.
+    Of other files the names are kept, so that no student who handed in anything is lost.
 
     Raises:
         Stopped: it is no zip, or holds more files than a class can have sent.
@@ -243,7 +243,7 @@ def _sorted_out(
     for entry, parts in named:
         count[parts[0]] += parts[0] not in there
         if parts[0] not in there and count[parts[0]] <= NAMES:
-            if parts[-1].endswith(".py"):  # perhaps the lab file under another name
+            if parts[-1].endswith(".py"):  # it may be the lab file under another name
                 found.append((entry, parts))
             else:
                 others.append(parts)
@@ -263,12 +263,12 @@ def from_exchange(course: Path) -> None:
 
 
 def mend(course: Path) -> None:
-    """Repair the submissions and say what was done."""
+    """Repair the submissions and report what was done."""
     print("repair", flush=True)
     for student, notes in repair.repair_all(course).items():
         print(f"    {ascii_text(student)}: {ascii_text('; '.join(notes))}")
     if not any((course / "submitted").glob(f"*/{ASSIGNMENT}/*")):
-        raise Stopped("nobody has handed anything in: name the place with --submissions")
+        raise Stopped("there are no submissions: give their folder with --submissions")
 
 
 def grade(course: Path, flags: argparse.Namespace) -> int:

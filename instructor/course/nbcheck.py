@@ -1,4 +1,4 @@
-"""check("task1") in this notebook: what python -m pytest -q -k task1 says of lab15_grpo.py."""
+"""check("task1") in this notebook: the verdict of python -m pytest -q -k task1."""
 
 import os
 

@@ -17,6 +17,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from lab15_nbgrader import hooks  # noqa: E402
 
-REPOSITORY = "@REPOSITORY@"  # hidden from students' cells, should it lie where Python lies
+REPOSITORY = "@REPOSITORY@"  # hidden from students' cells if it is inside Python's folder
 
 hooks.configure(get_config(), HERE, [str(HERE), REPOSITORY])  # noqa: F821

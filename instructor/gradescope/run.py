@@ -1,7 +1,7 @@
 """Grade the one submission of a Gradescope container: called by run_autograder.
 
 A result is written only if the grader has come to one. Whatever else happens, there is no
-results.json: Gradescope then says that the autograder failed, and gives no points.
+results.json: Gradescope then reports that the autograder failed, and gives no points.
 """
 
 import contextlib
@@ -21,19 +21,19 @@ from tests.labfile import TASKS
 USER = "lab15"  # made by setup.sh
 SECONDS = 480  # of everything; at 600 Gradescope itself stops, and gives a 0
 FILES, BYTES, DEPTH = 50, 2 << 20, 4  # of a submission that are looked at
-# Gradescope lends half a processor unless told otherwise.
+# Gradescope's default is half a processor.
 PATIENCE = ("--load-seconds", "30", "--call-seconds", "30", "--submission-seconds", "180")
 NO_SANDBOX = 2  # exit code of instructor.grade when it cannot begin
 
 
 class NotGraded(Exception):
-    """The grader did not come to a result: nobody's fault who handed in."""
+    """The grader came to no result; that is not the student's fault."""
 
 
 def copy(source: Path, target: Path) -> int:
-    """Copy the Python files of a submission, and of all other files the names.
+    """Copy the Python files of a submission, and the names of all other files.
 
-    Links, and what is huge, stay behind. Returns how many files and folders that are.
+    Links and huge files are left out. Returns how many files and folders were.
     """
     target.mkdir(parents=True)
     found, left = [], 0

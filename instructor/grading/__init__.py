@@ -2,7 +2,7 @@
 
 To be read in this order:
 
-    judging   the hidden tests, task by task, and what the result says
+    judging   the hidden tests, task by task, and the result
     points    how many points a task gives
     practice  what the public tests say of a file
     sandbox   the border: a process in which a student's file is loaded and called

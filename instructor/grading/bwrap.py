@@ -69,7 +69,7 @@ def find_bwrap():
 
 
 def complaint(bwrap):
-    """Return what bubblewrap says when it makes namespaces, or "" if it can."""
+    """Return bubblewrap's error when it makes namespaces, or "" if it can."""
     command = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/"]
     try:
         done = subprocess.run(
@@ -105,7 +105,7 @@ def _mounts():
             wanted.add(prefix)
     found = sorted({os.path.normpath(p) for p in wanted if os.path.isdir(p)}, key=len)
     if "/" in found:
-        raise OSError("Python lies in the root folder; use a virtual environment")
+        raise OSError("Python is installed in the root folder; use a virtual environment")
     return [p for i, p in enumerate(found) if not any(_inside(p, q) for q in found[:i])]
 
 
@@ -132,7 +132,7 @@ def bwrap_command(bwrap, box, limits, slot, secret=()):
         box: folder made by prepare.
         limits: a Limits.
         slot: number of the job, from 0.
-        secret: folders that must not be seen even if they lie inside of what Python needs.
+        secret: folders that must not be seen even if they are inside a folder that Python needs.
     """
     root = os.geteuid() == 0
     mounts = _mounts()

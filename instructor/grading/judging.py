@@ -1,4 +1,4 @@
-"""From a student's file to points: the hidden tests, task by task, and what the result says.
+"""Judge a student's file: the hidden tests, task by task, and the result.
 
 Nothing here runs, imports or parses student code; that is done in a sandbox (see sandbox.py).
 """
@@ -58,7 +58,13 @@ class Course:
 
 
 def fingerprint(number, seed, root=ROOT):
-    """Return a hash of all that has a say in a task's points, the student's file apart."""
+    """Return a hash of everything but the student's file that decides a task's points.
+
+    Args:
+        number: of the task.
+        seed: of the hidden tests.
+        root: of the repository.
+    """
     files = closure(ENGINE, root, without=(*NO_SAY, STANDINS))
     own = closure([f"instructor/hidden/task{number}.py"], root, without=files)
     digest = hashlib.sha256(f"{seed}/{TASKS[number].points}".encode())
@@ -141,7 +147,14 @@ def _judge(module, case, reply):
 
 
 def scored(number, module, cases, verdicts):
-    """Return (points of a task, {id of a hidden test: passed}, points.by_test)."""
+    """Return (points of a task, {id of a hidden test: passed}, points.by_test).
+
+    Args:
+        number: of the task.
+        module: of its hidden tests.
+        cases: that were run.
+        verdicts: one for each case: {test: passed}, or None.
+    """
     passed = common.combine(module.TESTS, verdicts)
     simple = [v for v, case in zip(verdicts, cases) if case.simple]
     both = passed, common.combine(module.TESTS, simple)
@@ -149,7 +162,14 @@ def scored(number, module, cases, verdicts):
 
 
 def blank(number, tests, message, state="broken"):
-    """Return the result of a task that could not be judged."""
+    """Return the result of a task that could not be judged.
+
+    Args:
+        number: of the task.
+        tests: its hidden tests.
+        message: why.
+        state: of the task.
+    """
     names = {test.name: False for test in tests.values()}
     result = {"points": 0.0, "tests": names, "messages": [message], "hints": [], "state": state}
     return result | {"public": "", "mistakes": [], "given": {}, "simple": ""}
@@ -162,7 +182,7 @@ def judge_task(number, box, course, kind, text=""):
         number: of the task.
         box: an open Box.
         course: a Course.
-        kind: of the task's state, as the box tells it.
+        kind: of the task's state, as the box reports it.
         text: what was said of it before the file had seen any hidden input.
     """
     module = course.modules[number]
@@ -247,14 +267,14 @@ class Judgement:
                 self.hopeless = f"the file cannot be loaded: {error}"
             self.definitions_only += 1
             self.notes[f"loading the file: {error}. {DEFINITIONS}"] = None
-        except SandboxError:  # perhaps the file before this task has hurt it: once more
+        except SandboxError:  # an earlier task may have damaged it: try once more
             if not self.again:
                 raise
             self.again = False
             sandbox.kill()
 
     def _listen(self, loaded):
-        """Keep what a box says of the file, as long as none has seen a hidden input.
+        """Keep a box's messages about the file, until a box has seen a hidden input.
 
         Boxes share a kernel: what one has seen, the next could know, and tell.
         """
@@ -285,7 +305,7 @@ class Judgement:
         except (Failed, SandboxError):
             pass  # there are hints of the hidden tests, too
         for number in numbers:
-            text, mistakes = told.get(number, ("the public tests came to no end", []))
+            text, mistakes = told.get(number, ("the public tests did not end", []))
             self.tasks[number] |= {"public": text, "mistakes": mistakes}
 
 
@@ -337,7 +357,7 @@ def judge(submission, course, maker, old=None):
 
 
 def file_version(data):
-    """Return the LAB_VERSION that a file says it has, or None."""
+    """Return a file's own LAB_VERSION, or None."""
     found = VERSION.search(data or b"")
     return found and found[1].decode("ascii", "replace")
 

@@ -40,7 +40,13 @@ def by_test(number, passed, simple=None):
 
 
 def of_task(number, passed, simple=None):
-    """Return the points of a task; see by_test for the arguments."""
+    """Return the points of a task; see by_test for the arguments.
+
+    Args:
+        number: of the task.
+        passed: {id of a hidden test: whether it passed in all of its cases}.
+        simple: {id: whether it passed in those of its cases that are simple}.
+    """
     shares = SHARES[number]
     if all(passed.values()) and passed.keys() >= shares.keys():
         return float(TASKS[number].points)

@@ -40,7 +40,13 @@ def tests_of(number):
 
 
 def plain(text, lines=LINES, columns=COLUMNS):
-    """Return text of the sandbox with nothing in it that a terminal or a browser could obey."""
+    """Return text of the sandbox with nothing in it that a terminal or a browser could obey.
+
+    Args:
+        text: of the sandbox.
+        lines: at most.
+        columns: of a line at most.
+    """
     rows = [line[: 2 * columns].expandtabs(4) for line in text[:LONGEST].split("\n")[: lines + 1]]
     rows = [re.sub("[^ -~]", _escape, row[: 2 * columns]).rstrip() for row in rows]
     kept = [r if len(r) <= columns else f"{r[: columns - 3]}..." for r in rows]
@@ -104,7 +110,13 @@ def _tests(number):
 
 
 def named(mistake, text, number=None):
-    """Whether this is the id of a mistake (or of two) in this task, and the text tells of it."""
+    """Return whether this is the id of one or two mistakes in this task that the text explains.
+
+    Args:
+        mistake: what the sandbox gave as an id.
+        text: the message that came with it.
+        number: of the task.
+    """
     parts = mistake[:LONGEST].split("+")
     here = ("task" if number is None else f"task{number}.", "any.")
     if len(parts) > 2 or not all(p in explain.MISTAKES and p.startswith(here) for p in parts):

@@ -64,7 +64,7 @@ BUSY = "The machine may be too busy: run fewer jobs (-j), or start again when le
 
 
 class SandboxError(Exception):
-    """The sandbox itself does not work: nobody's fault, and no verdict.
+    """The sandbox failed, not the submission: there is no verdict.
 
     `remedy`: what to do about it, where that is known.
     """
@@ -73,7 +73,7 @@ class SandboxError(Exception):
 
 
 class Failed(Exception):
-    """A box did not give an answer; the text says why, for the student."""
+    """A box gave no answer; the message tells the student why."""
 
 
 class TooMuch(Failed):
@@ -172,7 +172,13 @@ class Maker:
                 self.slots.append(slot)
 
     def command(self, slot, scratch, preload=()):
-        """Return (command, environment) of a worker that imports some packages at its start."""
+        """Return (command, environment) of a worker that imports some packages at its start.
+
+        Args:
+            slot: number of the job, from 0.
+            scratch: the folder that becomes its home, without bubblewrap.
+            preload: names of packages.
+        """
         if self.trust:
             command = [sys.executable, "-s", "-P", "-B", f"{self.box}/worker.py"]
             keep = {"PATH": os.environ.get("PATH", ""), "HOME": scratch, "TMPDIR": scratch}
@@ -299,6 +305,31 @@ class Sandbox:
         self.kill()
 
 
+class Stopwatch:
+    """Measure a process tree from now on: seconds of wall time, of processor time, of waiting.
+
+    Args:
+        pid: the first process.
+        now: the clock for wall time.
+    """
+
+    def __init__(self, pid, now):
+        self.pid, self.now = pid, now
+        self.start, self.had_waited, self.had_used = now(), kept_waiting(pid), processor(pid)
+
+    def wall(self):
+        """Return the wall time."""
+        return self.now() - self.start
+
+    def waited(self):
+        """Return for how long the tree was ready to run and got no processor."""
+        return kept_waiting(self.pid) - self.had_waited
+
+    def processor(self):
+        """Return the processor time."""
+        return processor(self.pid) - self.had_used
+
+
 class Box:
     """One process with one student's file in it, for one task. See Sandbox.open."""
 
@@ -324,7 +355,7 @@ class Box:
     def _exchange(self, question, most, left, answer=None):
         """Send a question; return the reply, or raise Failed.
 
-        No text tells how much was left: with that a file could tell what it has seen.
+        No message gives the time that was left: a file could use that to report what it has seen.
 
         Args:
             question: what to send.
@@ -370,28 +401,30 @@ class Box:
 
     @contextlib.contextmanager
     def _fairly(self, seconds):
-        """Charge the clock, but not for the time that a busy machine has kept the box waiting."""
-        pid, began = self.sandbox.process.pid, self.pipe.now()
-        before, used = kept_waiting(pid), processor(pid)
+        """Charge the clock for the block, but not for what a busy machine kept the box waiting.
 
-        def credit():
-            waited = kept_waiting(pid) - before
-            return max(0.0, min(waited, PATIENCE * seconds, self.clock.credit))
+        Granted is min(time waited, PATIENCE * seconds, what is left of the clock's credit); the
+        pipe may extend its deadline by that. Time waited beyond it is added to clock.starved.
+        """
+        watch = Stopwatch(self.sandbox.process.pid, self.pipe.now)
 
-        self.pipe.credit, self.pipe.granted = credit, 0.0
+        def granted():
+            return max(0.0, min(watch.waited(), PATIENCE * seconds, self.clock.credit))
+
+        self.pipe.credit, self.pipe.granted = granted, 0.0
         try:
             yield
         finally:
-            took = self.pipe.now() - began
-            given = min(credit(), 0.9 * took)
-            # A processor's time is not waited for: many threads keep each other waiting.
-            waited = min(kept_waiting(pid) - before, took - (processor(pid) - used))
+            took = watch.wall()
+            given = min(granted(), 0.9 * took)
+            # While it has a processor it does not wait: many threads keep each other waiting.
+            starved = min(watch.waited(), took - watch.processor())
             self.clock.charge(took - given)
             self.clock.credit -= given
-            self.clock.starved += max(0.0, waited - given)
+            self.clock.starved += max(0.0, starved - given)
 
     def load(self, source, definitions_only):
-        """Load a student's file (bytes); return what the worker says of it."""
+        """Load a student's file (bytes); return the worker's reply."""
         question = self._question(source, definitions_only)
         return self._exchange(question, self.limits.load, self.clock.left / 2)
 
@@ -401,7 +434,13 @@ class Box:
         return question | {"definitions_only": definitions_only}
 
     def practise(self, source, definitions_only, numbers):
-        """Yield (task, reply) of the public tests of some tasks, as they come."""
+        """Yield (task, reply) of the public tests of some tasks, as they come.
+
+        Args:
+            source: the student's file, bytes.
+            definitions_only: whether to leave out what does more than define.
+            numbers: of the tasks.
+        """
         question = self._question(source, definitions_only) | {"files": practice.files()}
         question["tests"] = [practice.tests_of(n) for n in numbers]
         seconds = min(self.limits.practice, self.clock.left)

@@ -87,7 +87,13 @@ class Draw:
 
 
 def near(value, expected, tol=1e-4):
-    """Whether a tensor or number is within tol of the expected one, relative to its size."""
+    """Return whether a tensor or number is within tol of the expected one, relative to its size.
+
+    Args:
+        value: of the student's function.
+        expected: the right one.
+        tol: tolerance, relative to the expected value's size.
+    """
     if isinstance(value, torch.Tensor):
         value = value.detach().double()
     elif is_real(value):
@@ -103,12 +109,12 @@ def near(value, expected, tol=1e-4):
 
 
 def is_tensor(value):
-    """Whether a value is a tensor of floating-point numbers."""
+    """Return whether a value is a tensor of floating-point numbers."""
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def equal(value, expected):
-    """Whether two values are the same plain data, tensors entry by entry."""
+    """Return whether two values are the same plain data, tensors entry by entry."""
     if isinstance(expected, torch.Tensor):
         return isinstance(value, torch.Tensor) and torch.equal(value.detach(), expected.detach())
     if isinstance(expected, dict):

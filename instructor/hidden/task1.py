@@ -72,7 +72,7 @@ def _case(draw, P, G, temperature, style):
 
 
 def _problems(draw, model, P, tau):
-    """Return P prompts and, as answers, what the model often says to them: all different."""
+    """Return P prompts and, as answers, frequent responses of the model: all different."""
     import tinylm
 
     found = {}
@@ -127,7 +127,7 @@ def judge(case, reply):
 
 
 def _is_sample(out, rows):
-    """Whether this has the form of what tinylm.sample returns, with so many rows."""
+    """Return whether this has the form of what tinylm.sample returns, with so many rows."""
     import tinylm
 
     ids, L, mask = out.get("ids"), out.get("prompt_len"), out.get("mask")
@@ -200,7 +200,7 @@ def _rows(out, prompts, G):
 
 @torch.no_grad()
 def _sampled(out, want):
-    """Whether the right temperature explains the tokens best, and the rows were drawn apart."""
+    """Return whether the right temperature explains the tokens best, and the rows differ."""
     import tinylm
 
     ids, L, mask = out["ids"], out["prompt_len"], out["mask"].double()

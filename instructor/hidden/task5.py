@@ -52,7 +52,7 @@ class Answers:
         """Return the scripted answer; a second call gets another one than the first."""
         name = question.get("ask")
         again = sum(q.get("ask") == name for q in self.asked)
-        if len(self.asked) < 5:  # two are right; nobody fills the grader's memory
+        if len(self.asked) < 5:  # two are right; more must not fill the grader's memory
             self.asked.append(question)
         if name == "group_advantages":
             return (self.adv + again).clone()
@@ -172,7 +172,7 @@ def judge(case, reply):
 
 
 def _moved(after, before, wanted):
-    """Whether all parameters moved as they should, relative to how far that is."""
+    """Return whether all parameters moved as they should, relative to how far that is."""
     if not isinstance(after, dict) or after.keys() != wanted.keys():
         return False
     for k, value in wanted.items():
@@ -186,7 +186,7 @@ def _moved(after, before, wanted):
 
 
 def _calls(case, asked):
-    """Whether tasks 1 and 2 were called once each, with the right arguments."""
+    """Return whether tasks 1 and 2 were called once each, with the right arguments."""
     asked = asked or []
     if [q.get("ask") for q in asked] != ["sample_group", "group_advantages"]:
         return False

@@ -76,14 +76,14 @@ def read(flags: argparse.Namespace, unpacked: Path) -> Class:
 
 
 def _told(listed: roster.Roster, matched: roster.Matched, path: Path) -> list[str]:
-    """Return what the roster tells of the class."""
+    """Return lines: who of the roster handed in, who did not, who is not on it."""
     absent, strangers = matched.absent, matched.strangers
     lines = [f"{tables.shown(path)}: {len(listed.members)} students, "
              f"{len(matched.submissions) - len(absent) - len(strangers)} of them handed in"]
     if absent:
         lines.append(f"handed in nothing: {len(absent)}: {some(absent)}")
     if strangers:
-        lines.append(f"handed in, but not on the roster, or not to be told apart there: "
+        lines.append(f"handed in, but not on the roster (or several there could be meant): "
                      f"{len(strangers)}: {some(strangers)}")
     return lines
 
@@ -92,7 +92,7 @@ def _timed(subs: Sequence[Submission]) -> str:
     """Return how many times are known."""
     there = [s for s in subs if s.note != intake.NOTHING]
     known = sum(bool(s.submitted and lateness.moment(s.submitted)) for s in there)
-    return f"the course system tells the time of {known} of {len(there)} hand-ins"
+    return f"the course system gives the time of {known} of {len(there)} submissions"
 
 
 def one(text: str, subs: Sequence[Submission]) -> Submission:
@@ -121,35 +121,48 @@ def changes(student: str, before: dict[str, Any] | None, after: dict[str, Any] |
     """
     if after is None or before is None:
         return [f"{student}: there was no result before" if after else f"{student}: no result"]
-    old, new = before["extra_data"], after["extra_data"]
-    file_changed = old["file_hash"] != new["file_hash"]
-    lines = []
-    for number in TASKS:
-        was, now = _test(before, number), _test(after, number)
-        why = []
-        if was["score"] != now["score"]:
-            if file_changed:
-                why.append("another file")
-            if old["hidden_hash"].get(str(number)) != new["hidden_hash"].get(str(number)):
-                why.append("other hidden tests or another seed")
-            if was["extra_data"].get("by_hand") != now["extra_data"].get("by_hand"):
-                why.append("points by hand")
-            lines.append(f"{student}: task {number} {was['score']:g} -> {now['score']:g} "
-                         f"({', '.join(why) or 'the same file and tests: another verdict'})")
+    lines = [line for number in TASKS for line in _task_change(number, before, after)]
     if before["score"] != after["score"]:
-        why = []
-        if old.get("penalty", 0) != new.get("penalty", 0):
-            why.append(new.get("why_late") or "no points off for being late")
-        totals = [[e for e in x.get("by_hand", []) if e["task"] == "total"] for x in (old, new)]
-        if totals[0] != totals[1]:
-            why.append("points by hand")
-        lines.append(f"{student}: total {before['score']:g} -> {after['score']:g}"
-                     + f" ({', '.join(why)})" * bool(why))
+        why = ", ".join(_why_total(before["extra_data"], after["extra_data"]))
+        lines.append(f"total {before['score']:g} -> {after['score']:g}{f' ({why})' if why else ''}")
     if not lines:
-        lines.append(f"{student}: {after['score']:g} points as before")
-        if file_changed:
-            lines.append(f"{student}: the file is another one")
-    return lines
+        lines.append(f"{after['score']:g} points as before")
+        if _other_file(before, after):
+            lines.append("the file is another one")
+    return [f"{student}: {line}" for line in lines]
+
+
+def _other_file(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Return whether two results are of different files."""
+    return before["extra_data"]["file_hash"] != after["extra_data"]["file_hash"]
+
+
+def _task_change(number: int, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the line about a task whose points changed, or none."""
+    was, now = _test(before, number), _test(after, number)
+    if was["score"] == now["score"]:
+        return []
+    why = []
+    if _other_file(before, after):
+        why.append("another file")
+    hashes = [x["extra_data"]["hidden_hash"].get(str(number)) for x in (before, after)]
+    if hashes[0] != hashes[1]:
+        why.append("other hidden tests or another seed")
+    if was["extra_data"].get("by_hand") != now["extra_data"].get("by_hand"):
+        why.append("points by hand")
+    return [f"task {number} {was['score']:g} -> {now['score']:g} "
+            f"({', '.join(why) or 'the same file and tests: another verdict'})"]
+
+
+def _why_total(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return why the total changed beyond the tasks: lateness, points by hand."""
+    why = []
+    if old.get("penalty", 0) != new.get("penalty", 0):
+        why.append(new.get("why_late") or "no points off for being late")
+    totals = [[e for e in x.get("by_hand", []) if e["task"] == "total"] for x in (old, new)]
+    if totals[0] != totals[1]:
+        why.append("points by hand")
+    return why
 
 
 def _test(document: dict[str, Any], number: int) -> dict[str, Any]:

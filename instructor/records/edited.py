@@ -1,11 +1,10 @@
-"""Notice what was changed by hand in scores.csv, and keep it, before the table is written anew."""
+"""Detect changes made by hand in scores.csv and keep them before the table is rewritten."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import tables
+from . import files, tables
 
 SHOWN = 12  # changes that are named
 
@@ -24,17 +23,12 @@ class Ledger:
         self.said: list[str] = []  # lines for the instructor
 
     def write(self, text: str) -> None:
-        """Write the table; if it was changed by hand, keep a copy and say what was changed."""
+        """Write the table; if it was changed by hand, keep a copy and report the changes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._alone():  # several graders may share the folder
             self._look(text)
             for path in (self.written, self.path):
-                own = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-                try:
-                    own.write_text(text, encoding="utf-8", newline="")
-                    os.replace(own, path)
-                finally:
-                    own.unlink(missing_ok=True)
+                files.write(path, text)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -69,7 +63,7 @@ class Ledger:
                          + f"; and {len(changes) - SHOWN} more" * (len(changes) > SHOWN))
         place = tables.shown(self.path.with_name("overrides.csv"))
         self.said.append(
-            f"It is kept as {tables.shown(kept)}; {self.path.name} was written anew. To keep such "
+            f"It is kept as {tables.shown(kept)}; {self.path.name} was rewritten. To keep such "
             f"points, put them with a reason into {place}:"
         )
         self.said += ["    student,task,points,change,reason", *examples(changes)]

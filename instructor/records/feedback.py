@@ -26,7 +26,7 @@ section { break-inside: avoid-page; }
 
 
 def text(number, task):
-    """Return what a student is told about a task, as lines of text."""
+    """Return a student's feedback on a task as text."""
     told = [(f"{heading}:\n" if heading else "", lines) for heading, lines in parts(number, task)]
     return "\n\n".join(heading + "\n".join(lines) for heading, lines in told)
 

@@ -55,7 +55,7 @@ class Due(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What is said of one student's hand-in. `why` is for the student and the table."""
+    """Whether one student is late, and the points off; `why` is for the student and the table."""
 
     late: bool | str | None
     off: float = 0.0
@@ -99,6 +99,11 @@ def moment(text: str) -> datetime.datetime | None:
 
 def due(time: str | None, late: str | None, extra: dict[str, float]) -> Due:
     """Return the Due of the two options and the roster.
+
+    Args:
+        time: of --due, or None.
+        late: of --late: the rule, or None.
+        extra: {student: extra days}.
 
     Raises:
         ValueError: an option is not understood, or --late stands without --due.

@@ -95,7 +95,7 @@ def _line(cell: dict[str, str], line: int, subs: Sequence[Submission]) -> Overri
     """Return the Override of one line.
 
     Raises:
-        ValueError: it is none; the text says why.
+        ValueError: it is none; the message says why.
     """
     who = roster.find(cell["student"], subs)
     if not who:
@@ -162,7 +162,13 @@ def apply(mine: Sequence[Override], task: int, before: float) -> tuple[float, li
 
 
 def told(one: Override, before: float, after: float) -> dict[str, Any]:
-    """Return what results.json says of one line."""
+    """Return one line as results.json records it.
+
+    Args:
+        one: the line.
+        before: points before it.
+        after: points after it.
+    """
     return {"task": one.task or "total", "before": before, "after": after, "reason": one.reason,
             "line": one.line}
 

@@ -10,7 +10,6 @@ import contextlib
 import copy
 import hashlib
 import json
-import os
 import re
 import threading
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.labfile import TASKS, ascii_line
 from ..submissions.intake import Submission
 from . import feedback, lateness, overrides, tables
 from .edited import Ledger
+from .files import write
 
 SCHEMA = 1
 CLASS = ".class.json"  # the names of a class, beside its results
@@ -36,7 +36,7 @@ TAKEN = re.compile(
 
 
 class ByHand(NamedTuple):
-    """What an instructor and the course system say of a class, apart from the files.
+    """What an instructor and the course system add to the submitted files.
 
     submissions: {student: Submission}.
     overrides: {student: [Override]}.
@@ -46,18 +46,6 @@ class ByHand(NamedTuple):
     submissions: dict = {}
     overrides: dict = {}
     due: lateness.Due = lateness.Due(None, None, {})
-
-
-def write(path, data):
-    """Write a file by way of a temporary name: nobody reads half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    data = data.encode("utf-8") if isinstance(data, str) else data
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def file_name(student, others=()):
@@ -127,6 +115,9 @@ def tasks_of(document):
     """Return {task: result} of a results.json, as judging.judge_task makes them.
 
     The points are those that the tests gave, whatever was done by hand.
+
+    Raises:
+        ValueError: a task's points are not a number.
     """
     tasks = {}
     for test in document["tests"]:
@@ -197,7 +188,7 @@ def _told(held, before):
 
 
 def _from_system(extra, sub):
-    """Renew what the course system says of a student; it needs no new verdict."""
+    """Update what the course system reports of a student; it needs no new verdict."""
     if sub is None:
         return
     extra |= {"submitted": sub.submitted, "late": sub.late, "ids": sub.ids._asdict()}

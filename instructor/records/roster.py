@@ -104,23 +104,15 @@ def read(path: Path) -> Roster:
         warnings.append(f"{shown} is not UTF-8; it was read as Windows-1252")
     for row, line in zip(table.rows, table.numbers, strict=True):
         cell = {what: row[i].lstrip("'") if i is not None else "" for what, i in at.items()}
-        if NO_STUDENT.fullmatch(cell["name"]) or (
-            cell["role"] and not STUDENT_ROLE.search(cell["role"])
-        ):
+        if _is_no_student(cell):
             others += 1
-            continue
-        if not any(cell[what] for what in known):
+        elif not any(cell[what] for what in known):
             empty += 1
-            continue
-        extra = tables.number(cell["extra"]) if cell["extra"] else 0.0
-        if extra is None or not 0 <= extra <= 1000:
-            warnings.append(f"{shown}, line {line}: extra days \"{cell['extra']}\" is no number "
-                            "from 0 to 1000; none are given")
-            extra = 0.0
-        number = PARTICIPANT.fullmatch(cell["id"])
-        own = own or bool(number)
-        ids = Ids(number[1] if number else cell["id"], cell["sis_id"], cell["login"], cell["email"])
-        members.append(Member(cell["name"], cell["first"], cell["last"], ids, extra, line))
+        else:
+            extra, problem = _extra_days(cell["extra"])
+            warnings += [f"{shown}, line {line}: {problem}"] * bool(problem)
+            members.append(_member(cell, extra, line))
+            own = own or bool(PARTICIPANT.fullmatch(cell["id"]))
     if not members:
         raise ValueError(f"{shown} names no student")
     if empty:
@@ -132,6 +124,28 @@ def read(path: Path) -> Roster:
         warnings.append(f"{shown}: left out, as no students: {others} (points possible, staff, "
                         "Canvas's test student)")
     return Roster(members, table, warnings, own)
+
+
+def _is_no_student(cell: dict[str, str]) -> bool:
+    """Return whether a row is Canvas's line of points, its test student, or staff."""
+    if NO_STUDENT.fullmatch(cell["name"]):
+        return True
+    return bool(cell["role"]) and not STUDENT_ROLE.search(cell["role"])
+
+
+def _extra_days(text: str) -> tuple[float, str]:
+    """Return the extra days that a cell gives, and what is wrong with it, or ""."""
+    extra = tables.number(text) if text else 0.0
+    if extra is None or not 0 <= extra <= 1000:
+        return 0.0, f"extra days \"{text}\" is no number from 0 to 1000; none are given"
+    return extra, ""
+
+
+def _member(cell: dict[str, str], extra: float, line: int) -> Member:
+    """Return the Member of a row."""
+    number = PARTICIPANT.fullmatch(cell["id"])
+    ids = Ids(number[1] if number else cell["id"], cell["sis_id"], cell["login"], cell["email"])
+    return Member(cell["name"], cell["first"], cell["last"], ids, extra, line)
 
 
 # ---------------------------------------------------------------- who is who

@@ -54,7 +54,7 @@ def decoded(data: bytes) -> tuple[str, str]:
 
 
 def read(path: Path) -> Table:
-    """Read a table, whatever separates its cells.
+    """Read a table with cells separated by commas, semicolons or tabs.
 
     Raises:
         OSError: it cannot be read.
@@ -75,6 +75,11 @@ def read(path: Path) -> Table:
 
 def parse(text: str, encoding: str = "utf-8", path: Path | str = "the table") -> Table:
     """Return the Table in a text.
+
+    Args:
+        text: of the file.
+        encoding: it was read as.
+        path: for messages.
 
     Raises:
         ValueError: it is none.
@@ -134,5 +139,5 @@ def written(rows: Iterable[Sequence], as_it_is: bool = False) -> str:
 
 
 def shown(path: Path) -> str:
-    """Return a path for a message, as short as it can be told."""
+    """Return a path for a message, as short as it can be."""
     return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else str(path)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from . import feedback, tables
+from . import feedback, files, tables
 from .roster import NO_STUDENT, Roster
 
 LAB = re.compile(r".*\blab ?15\b.*", re.I)
@@ -52,9 +52,7 @@ def write(system: str, out: Path, rows: Sequence[Row], roster: Roster | None,
         rows, roster, column
     )
     path = out / f"scores-{system}.csv"
-    own = path.with_suffix(".tmp")
-    own.write_bytes(upload.text.encode(upload.encoding))
-    own.replace(path)
+    files.write(path, upload.text.encode(upload.encoding))
     return path, upload
 
 

@@ -29,7 +29,7 @@ SKIPPED = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT)
 def labels(records: Iterable[Record]) -> dict[str, str]:
     """Return a label for every student, such as S017; the same results give the same labels.
 
-    Their order says nothing: it is drawn from what is in the results, so that a list of the class
+    Their order reveals nothing: it is drawn from the results, so that a list of the class
     is not enough to get back from a label to a name.
     """
     records = list(records)
@@ -160,7 +160,13 @@ def _kind(token: tokenize.TokenInfo) -> str:
 
 
 def code(source: str, number: int, student: str) -> str:
-    """Return a task's function without comments, strings and names of the student's own."""
+    """Return a task's function without comments, strings and names of the student's own.
+
+    Args:
+        source: text of a lab file.
+        number: of the task.
+        student: whose name must not appear.
+    """
     known = vocabulary()
     new: dict[str, str] = {}
     own = _own(student, identifiers())

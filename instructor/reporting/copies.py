@@ -37,7 +37,7 @@ class Group(NamedTuple):
 
     @property
     def identical(self) -> bool:
-        """Whether all of them are the same letter by letter."""
+        """Return whether all of them are the same letter by letter."""
         return self.exact == [self.members]
 
 
@@ -67,7 +67,7 @@ class _Plain(ast.NodeTransformer):
         return ast.copy_location(ast.Name(self._name(node.id), node.ctx), node)
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
-        """Rename an argument; what its annotation says is a comment."""
+        """Rename an argument; its annotation counts as a comment."""
         return ast.arg(self._name(node.arg), None)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

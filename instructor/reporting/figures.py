@@ -84,7 +84,7 @@ def known(name: str) -> tuple[str, int | None]:
 
 
 def lost(record: Record, number: int) -> bool:
-    """Whether a student has lost points in a task."""
+    """Return whether a student has lost points in a task."""
     return record.tasks[number].score < record.tasks[number].most
 
 
@@ -110,7 +110,14 @@ def by_mistake(records: Sequence[Record]) -> dict[tuple[str, int], list[tuple[Re
 
 
 def example(name: str, number: int, who: Sequence[Record], label: Mapping[str, str]) -> dict:
-    """Return one student's message and function: of one with few other mistakes and lines."""
+    """Return one student's message and function: of one with few other mistakes and lines.
+
+    Args:
+        name: id of the mistake.
+        number: of the task.
+        who: records of the students who made it.
+        label: {student: what the page calls them}.
+    """
     text = " ".join(known(name)[0].split())[:40]
 
     def shown(r: Record) -> tuple:
@@ -234,7 +241,7 @@ def states(found: Found, label: Mapping[str, str]) -> list[dict]:
 
     return [
         {"name": "nothing handed in", "who": who(nothing)},
-        {"name": "handed in, but there was no file to grade (scores.csv says why)",
+        {"name": "handed in, but there was no file to grade (reasons in scores.csv)",
          "who": who(r for r in without if r not in nothing)},
         {"name": "no result yet: not graded, or the grader could not look",
          "who": other(found.ungraded)},
@@ -296,7 +303,13 @@ def groups(records: Sequence[Record], label: Mapping[str, str]) -> tuple[dict, l
 
 def pairs(records: Sequence[Record], label: Mapping[str, str],
           progress: Callable = iter) -> dict[str, Any]:
-    """Return the files that are the same, and pairs that are more alike than the class explains."""
+    """Return the files that are the same, and pairs that are more alike than the class explains.
+
+    Args:
+        records: of the class.
+        label: {student: what the page calls them}.
+        progress: wraps the loop over the tasks (tqdm).
+    """
     same, single = groups(records, label)
     records = [records[i] for i in single]  # of files that are the same, one is compared
     found = similar.find([lab_text(r) for r in records], progress)

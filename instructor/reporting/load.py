@@ -72,7 +72,7 @@ class Record:
 
     @property
     def handed_in(self) -> bool:
-        """Whether there was a file to grade."""
+        """Return whether there was a file to grade."""
         known = any(t.state not in ("missing", "") for t in self.tasks.values())
         return known or (self.folder / "lab15_grpo.py").is_file()
 
@@ -239,7 +239,7 @@ def places(folder: Path) -> Iterator[Path]:
 
 
 def class_of(folder: Path) -> set[str] | None:
-    """Return the students of the class that was last graded into a folder, if it tells."""
+    """Return the students of the class last graded into a folder, or None if that is unknown."""
     try:
         names = json.loads(plain_file(folder / CLASS, LARGEST).decode("utf-8"))["students"]
         return {text(name, 200) for name in names}

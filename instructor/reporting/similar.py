@@ -1,6 +1,6 @@
 """Find files that are more alike than the class explains; copies.py finds those that are the same.
 
-Five short functions always look alike, so a fixed threshold says nothing. For each task two files
+Five short functions always look alike, so a fixed threshold means nothing. For each task two files
 are compared twice, with copydetect's fingerprints: structure alone (its filter takes names, texts
 and comments out) and the text without comments; what stands in the untouched file is subtracted.
 Then the class itself is the measure: how many others are at least as like this file as that one
@@ -70,6 +70,11 @@ def fingerprints(text: str, length: int, structure: bool) -> frozenset[int]:
 
     Python's string hashes differ from run to run. With larger windows they would decide which
     pieces are kept, and the same class would get other figures each time.
+
+    Args:
+        text: of a task.
+        length: of a piece, in characters.
+        structure: whether names, texts and comments are filtered out.
     """
     from copydetect import CodeFingerprint
 
@@ -93,7 +98,13 @@ def alike(sets: Sequence[frozenset[int]]) -> np.ndarray:
 
 
 def surprise(likeness: np.ndarray) -> np.ndarray:
-    """Return -log2 of the share of others that are at least as like, from the duller side."""
+    """Return -log2 of each pair's empirical p-value; of its two p-values the larger.
+
+    A file's p-value for another one is the share of all others that are at least as similar to it.
+
+    Args:
+        likeness: (n, n), 0 to 1; the diagonal is not used.
+    """
     n = len(likeness)
     likeness = np.round(likeness, 5)
     np.fill_diagonal(likeness, -1)
@@ -106,7 +117,7 @@ def surprise(likeness: np.ndarray) -> np.ndarray:
 
 
 def limit(tasks: Sequence[np.ndarray]) -> float:
-    """Return what only one recombined class in ten exceeds with its oddest pair."""
+    """Return the bits that the oddest pair exceeds in only one of ten recombined classes."""
     draw, n = np.random.default_rng(SEED), len(tasks[0])
     above = np.triu_indices(n, 1)
     tops = []

@@ -11,17 +11,20 @@ from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from .exports import METADATA, METADATA_BYTES
+from .exports import METADATA, METADATA_BYTES, recognized
 
-MOST, LARGEST, TOTAL = 20000, 2 << 20, 1 << 30  # entries of a zip; bytes of a file, and of all
-OF_ONE = 500  # entries of one folder, so that no student's takes the place of the others'
+MOST, LARGEST, TOTAL = 200_000, 2 << 20, 1 << 30  # entries of a zip; bytes of a file, and of all
+# What one student may take, so that room is left for the others: entries of a folder, bytes.
+OF_ONE, BYTES_OF_ONE = 500, 32 << 20
 LONGEST = 1000  # characters of a name that are looked at
 # Why a file that is wanted is not unpacked: (what it is, what sets it apart).
 MANY = ("file", f"beyond the first {OF_ONE} of a folder in the zip")
+LARGE = ("file", f"beyond the first {BYTES_OF_ONE >> 20} MiB of one student in the zip")
+FULL_UP = ("file", f"beyond the first {TOTAL >> 20} MiB of the zip")
 NAMED = ("file", f"with a name of more than {LONGEST} characters")
 WANTED = (".py", ".zip")
 ALSO = ("timestamp.txt", METADATA)
-INFO = re.compile(r"_attempt_[\d-]{10,}\.txt$", re.I)  # what Blackboard says of an attempt
+INFO = re.compile(r"_attempt_[\d-]{10,}\.txt$", re.I)  # Blackboard's notes on an attempt
 NESTED = 8 << 20  # bytes of a zip in a zip
 LARGEST_OF = {".zip": NESTED, ".yml": METADATA_BYTES}
 # Compressed bytes that are unpacked at a time: a block of bzip2, 40 bytes, may become 46 MiB, and
@@ -35,9 +38,9 @@ DAMAGED = b"\0this entry of the zip cannot be read\0"
 
 
 class Entry(NamedTuple):
-    """One entry of a zip: its name's parts, and where its bytes lie if they were wanted.
+    """One entry of a zip: its name's parts, and where its bytes were unpacked to, if they were.
 
-    why: MANY or NAMED if it was wanted and not unpacked all the same, else ().
+    why: MANY, LARGE, FULL_UP or NAMED if it was wanted and not unpacked all the same, else ().
     """
 
     parts: tuple[str, ...]
@@ -53,11 +56,12 @@ class Unpacked:
 
     damaged: paths of entries that could not be read.
     seen: folder in the zip -> number of its entries that were wanted.
+    sizes: student -> bytes that were unpacked.
     """
 
     def __init__(self, folder):
-        self.folder, self.entries, self.size = Path(folder), [], 0
-        self.damaged, self.seen = set(), Counter()
+        self.folder, self.entries = Path(folder), []
+        self.damaged, self.seen, self.sizes = set(), Counter(), Counter()
 
 
 def unpack(path, folder):
@@ -77,11 +81,11 @@ def unpack(path, folder):
             entries = file.infolist()
             if len(entries) > MOST:
                 raise TooMuch(f"{path} holds more than {MOST} files")
-            for entry in entries:
-                parts = _parts(_name(entry))
+            names = [_parts(_name(entry)) for entry in entries]
+            for entry, parts, owner in zip(entries, names, _owners(names), strict=True):
                 wanted = not entry.is_dir() and _is_wanted(entry.filename[-LONGEST:])
-                why = _why_not(entry, parts, result) if wanted else ()
-                at = _write(file, entry, result) if wanted and not why else None
+                why = _why_not(entry, parts, owner, result) if wanted else ()
+                at = _write(file, entry, owner, result) if wanted and not why else None
                 if parts:
                     result.entries.append(Entry(parts, at, entry.is_dir(), why))
     except NO_ZIP as error:
@@ -97,17 +101,34 @@ class TooMuch(ValueError):
     """More than a class can have sent."""
 
 
-def _why_not(entry, parts, result):
+def _owners(names):
+    """Return for each of a zip's names, as parts, a word for the student whose entry it is.
+
+    That is the folder at the top, or below the only one at the top; of files beside each other
+    it is what the course system writes into the name, else the name.
+    """
+    depth = 1 if len({parts[:1] for parts in names}) > 1 else 2
+    flat = [parts[-1] for parts in names if len(parts) == depth]
+    named = {name: found.student for name, found in recognized(flat)[1].items()}
+    return [parts[:depth] if len(parts) > depth else named.get("".join(parts[-1:]), parts)
+            for parts in names]
+
+
+def _why_not(entry, parts, owner, result):
     """Return why a wanted entry is not unpacked, or ()."""
     if len(entry.filename) > LONGEST:
         return NAMED
     folder = "/".join(parts[:-1][:2])
     result.seen[folder] += 1
-    return MANY if folder and result.seen[folder] > OF_ONE else ()
+    if folder and result.seen[folder] > OF_ONE:
+        return MANY
+    if result.sizes[owner] >= BYTES_OF_ONE:
+        return LARGE
+    return FULL_UP if result.sizes.total() >= TOTAL else ()
 
 
 def _name(entry):
-    """Return an entry's name; many programs write UTF-8 without the flag that says so."""
+    """Return an entry's name; many programs write UTF-8 without its flag."""
     if not entry.flag_bits & 0x800:
         try:
             return entry.filename.encode("cp437").decode("utf-8")
@@ -126,7 +147,7 @@ def _is_wanted(name):
     return name.endswith(WANTED) or PurePosixPath(name).name in ALSO or bool(INFO.search(name))
 
 
-def _write(file, entry, result):
+def _write(file, entry, owner, result):
     """Write one entry and return its path; what is too large is cut, and refused when read.
 
     The file has a number for a name: names in a zip may be of any length, stand there twice, or
@@ -135,9 +156,7 @@ def _write(file, entry, result):
     suffix = PurePosixPath(entry.filename.lower()).suffix
     target = result.folder / f"{len(result.entries)}{suffix}"
     data = _data(file, entry, LARGEST_OF.get(suffix, LARGEST))
-    result.size += len(data)
-    if result.size > TOTAL:
-        raise TooMuch(f"it holds more than {TOTAL >> 20} MiB of files")
+    result.sizes[owner] += len(data)
     result.folder.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
     if data is DAMAGED:

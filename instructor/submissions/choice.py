@@ -4,9 +4,9 @@ A file can be the lab file if it has the lab's name, with what course systems an
 it (-1, (2), Copy), or if it holds most of the five functions. Of several, in this order:
 
 1. one with work in it, before the untouched file that was handed out;
-2. the newest, if the course system tells which that is;
+2. the newest, if the course system records which that is;
 3. the lab's exact name, before a name with an addition, before any other name;
-4. the one that lies higher up.
+4. the one in the fewest folders.
 
 Without any, a single .py file, or a single one with the lab in its name, is graded. Files are read
 here as bytes; they are not parsed, imported or run.
@@ -48,7 +48,7 @@ UNWRITTEN = re.compile(rb"^ {4}raise NotImplementedError\(.Task \d: \w+.\)", re.
 class Piece(NamedTuple):
     """One file of a student's.
 
-    name: the file's, with the folders it lies in, as the student has it.
+    name: the file's, with its folders, as the student has it.
     path: where its bytes are, or None.
     order: a number that rises with every upload, if the course system gives one, else 0.
     attempt: when its attempt was handed in, or "".
@@ -61,17 +61,17 @@ class Piece(NamedTuple):
 
     @property
     def base(self) -> str:
-        """The name without folders."""
+        """Return the name without folders."""
         return self.name.rpartition("/")[2]
 
     @property
     def folders(self) -> set[str]:
-        """The names of the folders it lies in."""
+        """Return the names of its folders."""
         return set(self.name.lower().split("/")[:-1])
 
 
 class Choice(NamedTuple):
-    """What came of it. `piece` is None if no file can be graded; `note` says why, or what is odd.
+    """The chosen file. `piece` is None if none can be graded; `note`: the reason, or what is odd.
 
     sure: whether it is the lab file by its name or content, and not only the one .py file.
     """
@@ -191,7 +191,7 @@ def _why(best: _Candidate, rivals: list[_Candidate]) -> str:
     elif all(c.rank > best.rank or c.untouched > best.untouched for c in rivals):
         why = f"its name is nearest to {NAME}"
     else:
-        why = "it lies highest, or comes first by name"
+        why = "it is in the fewest folders, or first by name"
     return f"{len(rivals) + 1} files could be the lab file; graded: {best.piece.name}, as {why}" \
            f"; not graded: {names}"
 

@@ -49,7 +49,7 @@ class Ids(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What a name at the top of a class's folder says."""
+    """The parts of a name at the top of a class's folder."""
 
     student: str
     ids: Ids = Ids()

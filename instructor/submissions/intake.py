@@ -39,13 +39,13 @@ ENDING = re.compile(r"(.+?)(\.py\.txt|\.tar\.\w{1,4}|\.\w{1,6})", re.I | re.S)
 
 
 class Submission(NamedTuple):
-    """One student's file. `path` is None where there is none; `note` says why, or what is odd.
+    """One student's file. `path` is None where there is none; `note`: the reason, or what is odd.
 
-    submitted, late: as the course system has it, never as a student's own file says.
+    submitted, late: as the course system has it, never from a student's own file.
     ids: what the course system knows the student by.
-    unseen: whether the grader could not look, as the note says: that is no 0.
+    unseen: whether the grader could not read it (see the note): that is no 0.
     entries: the names at the top of the class's folder or zip that belong to it.
-    skipped: how many files, folders and zips were not looked at; the note says which.
+    skipped: how many files, folders and zips were not looked at; the note names them.
     """
 
     student: str
@@ -68,14 +68,14 @@ class Submission(NamedTuple):
 
 
 class Unseen(OSError):
-    """A submission that the grader could not look at; the text says why."""
+    """A submission that the grader could not read; the message gives the reason."""
 
 
 class Found(NamedTuple):
     """A class.
 
     system: "moodle", "canvas", "attempts", "gradescope", "nbgrader", or "" for plain folders.
-    left_out: names at the top that nobody handed in, with how many files they hold.
+    left_out: names at the top that belong to no student, with how many files they hold.
     warnings: lines for the instructor.
     """
 
@@ -105,7 +105,10 @@ def survey(source, unpacked=None, ours=()):
     Args:
         source: as in find.
         unpacked: as in find.
-        ours: paths of the instructor's own files, which nobody handed in.
+        ours: paths of the instructor's own files, which are no submissions.
+
+    Raises:
+        FileNotFoundError: there is nothing to grade.
     """
     source, zips = Path(source), _Zips(unpacked)
     if source.suffix.lower() == ".zip" and source.is_file():
@@ -136,7 +139,7 @@ def _tops(items):
 
 
 def _class_zip(zips, tops):
-    """Return the items of what a course system gave, if it alone lies in a folder, still zipped.
+    """Return the items of a course system's zip, if it is the only thing in the folder.
 
     Only there: a student's zip beside others must not be able to bring in other students.
     """
@@ -260,7 +263,13 @@ class _Person:
         self.skipped, self.why = Counter(), {}  # how many of each kind; of a piece: why
 
     def add(self, name, named, items):
-        """Take an entry at the top of the class's folder, with all that lies in it."""
+        """Take an entry at the top of the class's folder, with everything in it.
+
+        Args:
+            name: of the entry.
+            named: its name's parts.
+            items: everything in it.
+        """
         self.entries.append(name)
         self.late = self.late or named.late
         self.skipped.update(item.why for item in items if item.why)
@@ -479,13 +488,13 @@ class _Class:
 
 
 def _stem(name):
-    """Return the name of a file that lies in the class's folder, without its ending."""
+    """Return the name of a file in the class's folder without its ending."""
     found = ENDING.fullmatch(name)
     return found[1] if found else name
 
 
 def _empty(person):
-    """Return what there is in place of a file."""
+    """Return what the student has instead of a file, in words."""
     if person.typed:
         return "nothing but typed text was handed in"
     return "the folder is empty" if person.is_folder else "nothing else either"

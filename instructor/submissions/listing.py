@@ -1,4 +1,4 @@
-"""What lies in a class's folder or zip: every name in it, and where its bytes are.
+"""List a class's folder or zip: every name in it, and where its bytes are.
 
 A folder and a zip become the same list, so that a student is found in both alike.
 """
@@ -21,7 +21,7 @@ DEEP = ("folder", f"more than {DEPTH} deep")
 class Item(NamedTuple):
     """A file or a folder of a class.
 
-    parts: its name and those of the folders it lies in, from the class's folder down.
+    parts: its name and those of its folders, from the class's folder down.
     path: where its bytes are; None if they were not unpacked.
     kind: "file", "folder", "link", "odd" (a pipe, a device), "closed": it cannot be read, or
         "cut": it is not looked at.
@@ -80,7 +80,7 @@ def _kind(path: Path) -> str:
 
 
 def _below(folder: Path, parts: tuple[str, ...]) -> Iterator[Item]:
-    """Yield what lies below a folder; what cannot be listed is yielded as closed."""
+    """Yield everything below a folder; what cannot be listed is yielded as closed."""
     closed: list[str] = []
 
     def note(error: OSError) -> None:

@@ -11,7 +11,7 @@ OTHERS = 6  # names of litter in a line
 
 
 def words(skipped: Counter) -> str:
-    """Return what a student's note says of {(noun, what sets it apart): how many}, or ""."""
+    """Return {(noun, what sets it apart): how many} as words for a student's note, or ""."""
     parts = [f"{n} {noun}{'s' * (n != 1)} {rest}" for (noun, rest), n in sorted(skipped.items())]
     return f"not looked at: {', '.join(parts)}" if parts else ""
 

@@ -1,7 +1,7 @@
 """A real browser for tests, and the Jupyter server that it looks at.
 
 Needs Playwright's Python package (instructor/requirements.txt) and a Chromium or Chrome of the
-system; a test that asks for a page is skipped, with the name of what is missing, without them.
+system; without them a test that needs a page is skipped, with the name of what is missing.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ def page(width=1400, height=900):
 
 @contextlib.contextmanager
 def jupyter(command, folder, home, **settings):
-    """Run a command that starts a Jupyter server; yield what the server says of itself.
+    """Run a command that starts a Jupyter server; yield the server's own description.
 
     Args:
         command: a list; it must let --no-browser and flags of jupyter_server through.

@@ -1,11 +1,16 @@
 """What the instructor's tests share: lab files, a small copy of the lab, the list of skips."""
 
 import shutil
+import signal
 
 import pytest
 
 from tests.labfile import ROOT, TASKS, load_lab
 from tests.runner import skips
+
+# A shell's background job ignores Ctrl-C, and so would every process that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config):

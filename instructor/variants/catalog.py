@@ -52,7 +52,13 @@ def cut_at(task: int) -> tuple[str, str, str, str, str]:
 
 
 def with_body(task: int, body: str, head: str | None = None) -> str:
-    """Return the solution with another body (and def line) of one task."""
+    """Return the solution with another body (and def line) of one task.
+
+    Args:
+        task: its number.
+        body: lines, indented.
+        head: the def line; None: the solution's own.
+    """
     before, own_head, doc, _, after = cut_at(task)
     return before + (head or own_head) + doc + body + after
 

@@ -131,7 +131,7 @@ def _difference(a: list[str], b: list[str]) -> tuple[str, str]:
     rest = min(len(a), len(b)) - start
     ends = zip(reversed(a), reversed(b))
     same = next((i for i, (x, y) in enumerate(ends) if x != y or i == rest), rest)
-    if same == rest:  # only lines more or less: the one in front of them tells where
+    if same == rest:  # only lines more or less: the line before them shows where
         start = max(start - 1, 0)
     parts = (a[start : len(a) - same], b[start : len(b) - same])
     plain = ("\n".join(re.sub(r"\s+#.*", "", line) for line in part) for part in parts)

@@ -39,12 +39,12 @@ class Failure(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What pytest said of one variant. `code`: its exit code, or -1 where the process died."""
+    """The tests of one variant. `code`: pytest's exit code, or -1 where the process died."""
 
     code: int
     failures: list[Failure]
     seconds: float
-    output: str  # of pytest; kept where code is neither 0 nor 1, or on demand
+    output: str  # of pytest; kept where code is neither 0 nor 1
 
 
 class _Watcher:
@@ -88,6 +88,9 @@ def preload() -> None:
     """Import everything that the tests need, by collecting those of the five tasks once.
 
     Nothing is run: a process that has used torch's autograd must not be forked.
+
+    Raises:
+        RuntimeError: they cannot be collected; with pytest's output.
     """
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.pop("PYTEST_ADDOPTS", None)
@@ -101,31 +104,24 @@ def preload() -> None:
     gc.freeze()  # pytest collects garbage at its end; this spares it all that was imported
 
 
-def judge(variant: Variant, folder: str, quick: bool = False, keep: bool = False) -> Result:
+def judge(variant: Variant, folder: str, quick: bool = False) -> Result:
     """Run pytest in this process on one variant.
 
     Args:
         variant: what to test.
         folder: where to write the lab file.
         quick: stop at the first failure.
-        keep: keep all that pytest prints, and run it as on the lab's own file, without --lab.
     """
     import pytest
 
     start, watcher, output = time.monotonic(), _watcher(), io.StringIO()
     path = Path(folder, f"{variant.id}.py".replace("/", "_"))
     path.write_text(variant.text, encoding="utf-8")
-    options = [*OPTIONS, *(["-x"] * quick)]
-    if keep:
-        from tests import conftest
-
-        conftest.DEFAULT_LAB = path.absolute()
-    else:
-        options.append(f"--lab={path}")
+    options = [*OPTIONS, *(["-x"] * quick), f"--lab={path}"]
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         code = int(pytest.main([*options, tests_of(variant.task)], plugins=[watcher]))
     path.unlink()
-    text = output.getvalue() if keep else "" if code in (0, 1) else output.getvalue()[-3000:]
+    text = "" if code in (0, 1) else output.getvalue()[-3000:]
     return Result(code, watcher.failures, time.monotonic() - start, text)
 
 
@@ -136,11 +132,7 @@ def can_fork() -> bool:
 
 
 def run_all(
-    variants: Iterable[Variant],
-    folder: str,
-    jobs: int = 2,
-    quick: bool = False,
-    keep: bool = False,
+    variants: Iterable[Variant], folder: str, jobs: int = 2, quick: bool = False
 ) -> Iterator[tuple[Variant, Result]]:
     """Yield (variant, result) in the order in which they finish.
 
@@ -149,13 +141,12 @@ def run_all(
         folder: an empty folder for the lab files.
         jobs: number of processes at a time.
         quick: stop at a variant's first failure.
-        keep: as for judge.
     """
     if can_fork():
         preload()
-        yield from _forked(list(variants), folder, jobs, quick, keep)
+        yield from _forked(list(variants), folder, jobs, quick)
     else:
-        yield from _spawned(list(variants), folder, jobs, quick, keep)
+        yield from _spawned(list(variants), folder, jobs, quick)
 
 
 # ---------------------------------------------------------------- with fork
@@ -169,7 +160,7 @@ class _Child(NamedTuple):
 
 
 def _forked(
-    variants: list[Variant], folder: str, jobs: int, quick: bool, keep: bool
+    variants: list[Variant], folder: str, jobs: int, quick: bool
 ) -> Iterator[tuple[Variant, Result]]:
     waiting = variants[::-1]
     running: dict[int, _Child] = {}  # by the pipe that its result comes from
@@ -177,7 +168,7 @@ def _forked(
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
-                    pipe, child = _fork(waiting.pop(), folder, quick, keep)
+                    pipe, child = _fork(waiting.pop(), folder, quick)
                     running[pipe] = child
                     pipes.register(pipe, selectors.EVENT_READ)
                 for key, _ in pipes.select(timeout=1.0):
@@ -197,7 +188,7 @@ def _forked(
                 os.waitpid(child.pid, 0)
 
 
-def _fork(variant: Variant, folder: str, quick: bool, keep: bool) -> tuple[int, _Child]:
+def _fork(variant: Variant, folder: str, quick: bool) -> tuple[int, _Child]:
     """Start a child that writes its result as JSON to a pipe."""
     read, write = os.pipe()
     with warnings.catch_warnings():
@@ -211,7 +202,7 @@ def _fork(variant: Variant, folder: str, quick: bool, keep: bool) -> tuple[int, 
         silent = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(silent, fd)
-        result = json.dumps(judge(variant, folder, quick, keep)).encode()
+        result = json.dumps(judge(variant, folder, quick)).encode()
         with os.fdopen(write, "wb") as pipe:
             pipe.write(result)
     finally:
@@ -233,13 +224,13 @@ def _result(child: _Child) -> Result:
 
 
 def _spawned(
-    variants: list[Variant], folder: str, jobs: int, quick: bool, keep: bool
+    variants: list[Variant], folder: str, jobs: int, quick: bool
 ) -> Iterator[tuple[Variant, Result]]:
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(
         jobs, spawn, initializer=preload, max_tasks_per_child=50
     ) as pool:
-        futures = {pool.submit(judge, v, folder, quick, keep): v for v in variants}
+        futures = {pool.submit(judge, v, folder, quick): v for v in variants}
         try:
             for future in concurrent.futures.as_completed(futures):
                 yield futures[future], future.result()

@@ -2,9 +2,11 @@
 
     python -m notebooks.book            then open notebooks/book/_build/html/index.html
 
-Runs the notebooks first (short training, the solutions if they are there), unless that was done
-since the last change. A warning of Sphinx, such as a dead link or a formula that cannot be
-drawn, is an error.
+Runs the notebooks first (the solutions if they are there), unless that was done since the last
+change. A warning of Sphinx, such as a dead link or a formula that cannot be drawn, is an error.
+
+    python -m notebooks.book --students         without the teacher's pages and the answers
+    python -m notebooks.book --add slides.html  with a finished page; the front page links to it
 """
 
 import argparse
@@ -16,12 +18,14 @@ import tempfile
 from pathlib import Path
 
 from notebooks import execute
-from notebooks.book import build
+from notebooks.book import build, extras
 from notebooks.first_cell import TOP
 from tinylm import write_file
 
 BUILT = build.HERE / "_build"
 SOLUTION = TOP / "solutions" / "lab15_grpo.py"
+# Trained as long as a student does: shortened, its curves would show nothing.
+WHOLE = ("2_watch_it_train",)
 WATCHED = ("*.py", "notebooks/*.py", "notebooks/*.ipynb", "notebooks/figures/runs/*.json",
            "tests/*.py", "solutions/*.py")
 
@@ -40,7 +44,7 @@ def run_notebooks(folder):
             continue
         print(f"running {name}.ipynb", flush=True)
         with tempfile.TemporaryDirectory() as runs:
-            book, _ = execute.run(name, lab, runs)
+            book, _ = execute.run(name, lab, runs, fast=name not in WHOLE)
         data = json.dumps(book).encode()
         write_file(path, lambda file, data=data: file.write(data))
 
@@ -62,6 +66,10 @@ def main(argv=None):
                         help="where the pages go; default notebooks/book/_build/html")
     parser.add_argument("--executed", type=Path, metavar="DIR",
                         help="notebooks that were run already; default: run them")
+    parser.add_argument("--students", action="store_true",
+                        help="leave out what is for teachers, and the answers")
+    parser.add_argument("--add", type=Path, action="append", default=[], metavar="FILE",
+                        help="a finished HTML page to put beside index.html; again for more")
     flags = parser.parse_args(argv)
     out = flags.out.absolute()
     if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
@@ -75,9 +83,15 @@ def main(argv=None):
         with tempfile.TemporaryDirectory(dir=make(out.parent)) as folder:
             source, made = Path(folder) / "source", Path(folder) / "book"
             source.mkdir()
-            build.gather(source, executed)
+            added = extras.found(flags.add)
+            dropped = build.gather(source, executed, {n: e[:2] for n, e in added.items()},
+                                   flags.students)
+            for name, lines in dropped.items():
+                print(f"{name}: {lines} lines of progress and warnings are not shown")
             if code := sphinx(source, made):
                 return code
+            for name, (_, _, data) in added.items():
+                (made / name).write_bytes(data)
             shutil.rmtree(out, ignore_errors=True)
             os.replace(made, out)
     except (OSError, ValueError) as error:

@@ -9,7 +9,8 @@ version = next(line.split('"')[1]
 project = "Lab 15: GRPO from scratch"
 author = "The Lab 15 authors"
 copyright = "The Lab 15 authors, MIT licence"
-extensions = ["myst_nb", "notebooks.book.mathml"]
+extensions = ["myst_nb", "sphinx_copybutton", "notebooks.book.mathml", "notebooks.book.parts",
+              "notebooks.book.search"]
 exclude_patterns = []
 language = "en"
 
@@ -30,9 +31,13 @@ html_theme = "furo"
 html_title = "Lab 15: GRPO from scratch"
 html_math_renderer = "mathml"
 html_static_path = ["static"]
+templates_path = ["templates"]
 html_css_files = ["lab15.css"]
-html_show_sourcelink = False
+html_js_files = ["lab15.js"]
 html_copy_source = False
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_selector = "div:not(.highlight-text) > div.highlight > pre:not(.cell_output pre)"
+html_show_sourcelink = False
 html_show_sphinx = False
 html_show_search_summary = False  # a page opened from disk may not fetch the others
 html_last_updated_fmt = None

@@ -11,6 +11,9 @@ from sphinx.errors import ConfigError
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
+# (a command with its letters) | (an argument that is text) | (a word)
+_WORD = re.compile(r"(\\(?:begin|end|color(?:\[HTML\])?|text\w*|math\w+|operatorname\*?|tag)"
+                   r"\s*\{[^{}]*\})|(\\[A-Za-z]+)|([A-Za-z]{2,})")
 _COLOR = re.compile(r"\\(text)?color\{#([0-9a-fA-F]{6})\}(\{)?")
 
 
@@ -23,6 +26,20 @@ def with_colors(latex):
     return _COLOR.sub(plain, latex)
 
 
+def with_words(latex):
+    r"""Return LaTeX in which words are upright: clip(x) and \pi_{old}, as a book prints them.
+
+    Two or more letters in a row are a word, and no product: before a bracket an operator.
+    """
+    def upright(match):
+        if match[1] or match[2]:  # a command, or the argument of one that wants plain letters
+            return match[0]
+        before_bracket = re.match(r"\s*[(\[]", latex[match.end():])
+        return rf"\{'operatorname' if before_bracket else 'text'}{{{match[3]}}}"
+
+    return _WORD.sub(upright, latex)
+
+
 def convert(latex, block=False):
     """Return MathML.
 
@@ -33,7 +50,7 @@ def convert(latex, block=False):
 
     try:
         return LatexToMathML(fancy_error=False).convert_with_local_state(
-            with_colors(latex), displaystyle=block)
+            with_words(with_colors(latex)), displaystyle=block)
     except LatexError as error:
         raise ValueError(f"{error} in the formula: {latex}") from error
 
@@ -45,7 +62,12 @@ def _write(translator, node, block):
     except ValueError as error:
         logger.warning("%s", error, location=node, type="math")
         code = f"<code>{html.escape(latex)}</code>"
-    translator.body.append(f'<div class="math">{code}</div>' if block else code)
+    if block:
+        number = node.get("lab_number")
+        told = f'<span class="number">({number})</span>' if number else ""
+        place = f' id="equation-{number}"' if number else ""
+        code = f'<div class="math"{place}><div class="formula">{code}</div>{told}</div>'
+    translator.body.append(code)
 
 
 def inline(translator, node):

@@ -5,7 +5,7 @@
     python -m notebooks.figures --measure        measure first what is not a training run
     python -m notebooks.figures --check          write nothing; fail if something is out of date
     python -m notebooks.figures --alt beta       print the alternative text
-    python -m notebooks.figures --chapter        draw, and put the texts into chapter.md
+    python -m notebooks.figures --chapter        draw, and put the texts into chapter.md and beyond
 
 The training runs are measured by python -m notebooks.experiments, and those of the README's
 figure, with their seconds, by python -m notebooks.figures.accuracy --measure.
@@ -13,7 +13,6 @@ figure, with their seconds, by python -m notebooks.figures.accuracy --measure.
 
 import argparse
 import importlib
-import io
 import os
 import re
 import sys
@@ -21,15 +20,16 @@ import time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from notebooks.figures.style import HERE, TOP, about, read_json, settings, short, write_json
+from notebooks.figures.style import HERE, TOP, about, read_json, saved, short, write_json
 
 FIGURES = ("accuracy", "step", "teacher", "zero_signal", "baseline", "beta", "clip", "inner",
            "surrogate", "curves", "loss", "passk", "estimators", "gallery", "group_size", "hacked",
            "detective", "staleness")
 TRAINING = ("beta", "clip", "inner", "curves", "loss", "passk", "gallery", "group_size", "hacked",
             "detective")  # drawn from runs of notebooks.experiments
-VECTOR = ("step",)  # drawn as SVG
-IMAGE = re.compile(r"!\[([^\]]*)\]\(notebooks/figures/(\w+)\.(?:png|svg)\)")
+IMAGE = re.compile(r"!\[([^\]]*)\]\((?:\.\./)*notebooks/figures/(\w+)\.(?:png|svg)\)")
+# Texts with figures whose alternative texts are put in and checked here.
+TEXTS = ("chapter.md", "beyond/comparison.md", "beyond/many_machines.md")
 
 
 def module_of(name):
@@ -38,9 +38,9 @@ def module_of(name):
     return importlib.import_module(f"{room}.{name}")
 
 
-def picture_of(name):
-    """Return the path of a figure's picture."""
-    return HERE / f"{name}.{'svg' if name in VECTOR else 'png'}"
+def pictures_of(name):
+    """Return the paths of a figure's pictures: {"svg": the book's, "png": for all others}."""
+    return {kind: HERE / f"{name}.{kind}" for kind in ("svg", "png")}
 
 
 def results_of(name, measure=False):
@@ -60,16 +60,8 @@ def results_of(name, measure=False):
 
 
 def bytes_of(name, results):
-    """Return a figure's picture as bytes, the same ones every time."""
-    from matplotlib import rc_context
-
-    file = io.BytesIO()
-    kind = picture_of(name).suffix[1:]
-    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-    with rc_context(settings()):
-        figure = module_of(name).draw(results)
-        figure.savefig(file, format=kind, dpi=130, metadata=metadata)
-    return file.getvalue()
+    """Return a figure's pictures, {"svg": bytes, "png": bytes}: the same ones every time."""
+    return saved(lambda: module_of(name).draw(results), name)
 
 
 def redraw(names, measure):
@@ -79,13 +71,20 @@ def redraw(names, measure):
     for name in names:
         results = results_of(name, measure)
         write_json(HERE / f"{name}.json", results)
-        data = bytes_of(name, results)
-        tinylm.write_file(picture_of(name), lambda file, data=data: file.write(data))
-        print(picture_of(name).relative_to(TOP).as_posix(), flush=True)
+        drawn = bytes_of(name, results)
+        for kind, path in pictures_of(name).items():
+            tinylm.write_file(path, lambda file, data=drawn[kind]: file.write(data))
+        places = [path.relative_to(TOP).as_posix() for path in pictures_of(name).values()]
+        print(", ".join(places), flush=True)
 
 
-def fill_chapter(names):
-    """Put the alternative texts of the figures that chapter.md shows into it."""
+def texts():
+    """Return the paths of TEXTS that are there."""
+    return [TOP / name for name in TEXTS if (TOP / name).is_file()]
+
+
+def fill_texts(names):
+    """Put the alternative texts of the figures into the texts that show them."""
     import textwrap
 
     import tinylm
@@ -96,29 +95,31 @@ def fill_chapter(names):
         image = match[0].replace(f"[{match[1]}]", f"[{results_of(match[2])['alt']}]", 1)
         return textwrap.fill(image, 88, break_long_words=False, break_on_hyphens=False)
 
-    with open(TOP / "chapter.md", encoding="utf-8", newline="") as file:
-        text = file.read()  # a checkout may have CRLF, and keeps it
-    new = IMAGE.sub(put, text.replace("\r\n", "\n"))
-    data = (new.replace("\n", "\r\n") if "\r\n" in text else new).encode()
-    tinylm.write_file(TOP / "chapter.md", lambda file: file.write(data))
+    for path in texts():
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read()  # a checkout may have CRLF, and keeps it
+        new = IMAGE.sub(put, text.replace("\r\n", "\n"))
+        data = (new.replace("\n", "\r\n") if "\r\n" in text else new).encode()
+        tinylm.write_file(path, lambda file, data=data: file.write(data))
 
 
 def complaints(names):
     """Return what is out of date, a line each."""
     wrong = []
-    chapter = (TOP / "chapter.md").read_text(encoding="utf-8")
-    shown = {name: " ".join(text.split()) for text, name in IMAGE.findall(chapter)}
+    shown = {name: (path.name, " ".join(text.split())) for path in texts()
+             for text, name in IMAGE.findall(path.read_text(encoding="utf-8"))}
     for name in names:
         results = results_of(name)
         path = HERE / f"{name}.json"
         same = path.exists() and read_json(path) == results
-        if not same or not picture_of(name).exists():
+        if not same or not all(path.exists() for path in pictures_of(name).values()):
             wrong.append(f"{name}: not drawn from the results as they are; "
                          f"run python -m notebooks.figures {name}")
-        if len(bytes_of(name, results)) < 1000:
+        if min(map(len, bytes_of(name, results).values())) < 1000:
             wrong.append(f"{name}: nothing is drawn")
-        if name in shown and shown[name] != results["alt"]:
-            wrong.append(f"chapter.md, {name}: the alternative text is not that of the results; "
+        place, text = shown.get(name, ("", results["alt"]))
+        if text != results["alt"]:
+            wrong.append(f"{place}, {name}: the alternative text is not that of the results; "
                          "run python -m notebooks.figures --chapter")
     return wrong
 
@@ -131,7 +132,8 @@ def main(argv=None):
     parser.add_argument("--measure", action="store_true", help="measure first")
     parser.add_argument("--check", action="store_true", help="write nothing, fail if out of date")
     parser.add_argument("--alt", action="store_true", help="print the alternative texts")
-    parser.add_argument("--chapter", action="store_true", help="draw, and put them into chapter.md")
+    parser.add_argument("--chapter", action="store_true",
+                        help="draw, and put them into chapter.md and beyond")
     flags = parser.parse_args(argv)
     names = flags.names or FIGURES
     if unknown := [name for name in names if name not in FIGURES]:
@@ -146,7 +148,7 @@ def main(argv=None):
         else:
             redraw(names, flags.measure)
             if flags.chapter:
-                fill_chapter(names)
+                fill_texts(names)
     except FileNotFoundError as error:  # a run that was never measured
         sys.exit(str(error))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from lab15_run import commit, machine, mean, read_json, write_json
-from notebooks.figures.style import GREEDY, HERE, SAMPLED, TOP
+from notebooks.figures.style import GREEDY, HERE, SAMPLED, TOP, new_figure
 
 RESULTS = HERE / "accuracy.json"
 SEEDS = range(5)
@@ -94,20 +94,16 @@ def alt(results):
 
 def draw(results):
     """Return the figure: mean over the seeds as a line, their range as a band."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(1, 1, 3.9)
     styles = (("acc_greedy", "greedy", GREEDY, "s--"), ("acc_sampled", "sampled", SAMPLED, "o-"))
     for key, label, color, style in styles:
         columns = list(zip(*(run["history"][key] for run in results["runs"])))
         x = results["runs"][0]["history"]["eval_iter"]
         axes.fill_between(x, [min(c) for c in columns], [max(c) for c in columns],
                           color=color, alpha=0.2, lw=0)
-        axes.plot(x, [mean(c) for c in columns], style, color=color, ms=3, lw=1.2, label=label)
+        axes.plot(x, [mean(c) for c in columns], style, color=color, label=label)
     axes.set(xlabel="GRPO iteration (16 prompts x 8 responses)", ylabel="accuracy, held-out sums",
              ylim=(0, 1.02))
-    axes.grid(alpha=0.3)
     axes.legend(title="mean and range of 5 seeds", loc="lower right")
     return figure
 

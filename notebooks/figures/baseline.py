@@ -6,7 +6,7 @@ for the SFT model and for a trained policy.
 """
 
 from notebooks.experiments import SEEDS, TOP
-from notebooks.figures.style import SAMPLED, mean, new_figure
+from notebooks.figures.style import POINTS, SAMPLED, mean, new_figure, shade
 
 P, G, BATCHES = 16, 8, 60
 LABELS = {"raw": "A = r", "batch": "r - batch mean", "group": "r - group mean",
@@ -101,16 +101,25 @@ def alt(results):
 def draw(results):
     """Return the figure."""
     s = results["summary"]
-    figure, panels = new_figure(1, 2, 2.3, sharey=True)
+    figure, panels = new_figure(1, 2, 3.8, sharey=True, sharex=True)
+    places = (0, 1, 2, 3, 4.5)  # the last one apart: its mean gradient is another
     for axes, prefix, title in zip(panels, ("", "end_"), ("SFT model", "after GRPO")):
-        for i, name in enumerate(LABELS):
-            value, low, high = (s[f"{prefix}snr_{name}{end}"] for end in ("", "_min", "_max"))
-            axes.barh(i, value, 0.6, xerr=[[value - low], [high - value]], color=SAMPLED,
-                      capsize=3, alpha=0.8)
-            axes.annotate(f"{value:.3f}", (high, i), (4, 0), va="center",
-                          textcoords="offset points")
-        axes.set(title=title, xlabel="signal to noise of one batch")
-        axes.margins(x=0.2)
-    panels[0].set(yticks=range(len(LABELS)), yticklabels=LABELS.values())
+        whole = s[f"{prefix}snr_raw"]
+        for at, name in zip(places, LABELS):
+            value, low, high = (s[f"{prefix}snr_{name}{end}"] / whole
+                                for end in ("", "_min", "_max"))
+            axes.barh(at, value, 0.65, xerr=[[value - low], [high - value]], capsize=3,
+                      color="white" if name == "std" else shade(SAMPLED, -0.45),
+                      edgecolor=SAMPLED, hatch="//" if name == "std" else "")
+            axes.annotate(f"{whole * value:.3f}", (high, at), (6, 0), va="center",
+                          textcoords="offset points",
+                          bbox={"fc": "white", "ec": "none", "pad": 1.5})
+        axes.axvline(1, color="black", ls=":", lw=1)
+        axes.set_title(title)
+        axes.margins(x=0.28)
+    panels[0].set(yticks=places, yticklabels=[*list(LABELS.values())[:-1],
+                                              "(r - group mean) / std,\nanother mean gradient"])
     panels[0].invert_yaxis()
+    figure.supxlabel("signal to noise of one batch's gradient, raw rewards = 1; longer is quieter\n"
+                     "at each bar: its value", fontsize=POINTS)
     return figure

@@ -1,16 +1,13 @@
-"""Samples that are older than the policy: accuracy over updates and over seconds."""
+"""Samples that are older than the policy: accuracy lost against samples in step, and time."""
 
 from statistics import median
 
 from beyond.staleness import RESULTS, SETS, STALENESS, by_setting, read
-from notebooks.figures.style import SAMPLED, mean, new_figure, shade
+from notebooks.figures.style import SAMPLED, looks, mean, new_figure, shade
 
 LAST = 5  # evaluations that "at the end" is the mean of
 LEVEL = 0.85  # accuracy whose seconds are compared
-TITLES = {"none": "no correction", "tis": "truncated weights (TIS)",
-          "ratio": "ratio to the sampler"}
-LOOKS = {1: (-0.5, "-", "o"), 4: (0, "--", "s"), 16: (0.5, "-.", "^")}
-DOTTED = ("black", ":", "")  # 0, as the default settings everywhere
+TITLES = {"none": "no correction", "tis": "TIS", "ratio": "ratio to the sampler"}
 
 
 def load(path=RESULTS):
@@ -81,8 +78,9 @@ def alt(results):
         return ", ".join(f"{s[f'{correction}_{k}_end']:.2f}" for k in ks)
 
     return (
-        f"Sampled accuracy of {s['seeds']} seeds, mean and range, for samples that are 0, 1, 4 and "
-        "16 updates old. Over updates the curves end at "
+        f"Sampled accuracy of {s['seeds']} seeds, mean and range, for samples that are 1, 4 and 16 "
+        "updates old: the difference to the same seed in step (0 updates old), and the run in step "
+        "itself. The accuracies of 0, 1, 4 and 16 end at "
         f"{ends('none', STALENESS)} without correction and at {ends('tis', STALENESS)} with "
         f"truncated weights; with the ratio to the sampler at {ends('ratio', STALENESS[1:])} for "
         f"1, 4, 16, and after 50 updates the last is at {s['ratio_16_at50']:.2f} where 0 is at "
@@ -95,46 +93,86 @@ def alt(results):
     )
 
 
-def line(axes, runs, x, label, look):
-    """Draw a setting: the mean of the seeds over updates or seconds, and their range."""
-    color, style, mark = look
-    color = color if isinstance(color, str) else shade(SAMPLED, color)
-    times = [mean(column) for column in zip(*(run[x] for run in runs))]
-    columns = list(zip(*(run["sampled"] for run in runs)))
-    axes.fill_between(times, [min(c) for c in columns], [max(c) for c in columns],
-                      color=color, alpha=0.15, lw=0)
-    axes.plot(times, [mean(c) for c in columns], linestyle=style, marker=mark, color=color,
-              label=label, markevery=3)
+def difference(runs, base):
+    """Return (updates, one row of values a seed): how far a setting's accuracy is off base's.
+
+    Seed by seed: a run and its base have the same seed.
+
+    Raises:
+        ValueError: a seed has no run to be compared with.
+    """
+    others = {run["seed"]: run for run in base}
+    if missing := [run["seed"] for run in runs if run["seed"] not in others]:
+        raise ValueError(f"staleness: no run in step with seed {missing[0]} to compare with")
+    pairs = [(run, others[run["seed"]]) for run in runs]
+    n = min(len(run["updates"]) for pair in pairs for run in pair)
+    return runs[0]["updates"][:n], [
+        [a - b for a, b in zip(run["sampled"][:n], other["sampled"][:n])] for run, other in pairs]
 
 
-def over(axes, found, x, correction):
-    """Draw one correction's four curves over updates or seconds."""
-    for k in STALENESS:
-        name = f"{correction}_{k}" if f"{correction}_{k}" in found else f"none_{k}"
-        label = {0: "in step", 1: "1 update late"}.get(k, f"{k} updates late")
-        line(axes, found[name], x, label, LOOKS.get(k, DOTTED))
+def line(axes, x, rows, label, look):
+    """Draw one line: the mean of the seeds' rows, and their range as a band."""
+    seeds = list(zip(*rows))
+    axes.fill_between(x, [min(c) for c in seeds], [max(c) for c in seeds],
+                      color=look["color"], alpha=0.13, lw=0)
+    every = max(1, len(x) // 6)
+    axes.plot(x, [mean(c) for c in seeds], label=label, markevery=every, **look)
+
+
+def late(axes, found, correction, wanted):
+    """Draw the difference to the runs in step, for one correction and several ages."""
+    base = found.get(f"{correction}_0", found["none_0"])
+    for k, look in zip(wanted, looks(SAMPLED, len(wanted))):
+        label = "1 update late" if k == 1 else f"{k} updates late"
+        line(axes, *difference(found[f"{correction}_{k}"], base), label, look)
+
+
+def speed(axes, s):
+    """Draw the milliseconds of an update."""
+    names = {"plain": "plain loop", "none_0": "in step", "none_1": "1 late", "none_4": "4 late",
+             "none_16": "16 late"}
+    values = [s[f"{name}_ms"] for name in names]
+    axes.barh(range(len(names)), values, 0.65, color=shade(SAMPLED, -0.45), edgecolor=SAMPLED,
+              hatch=["//", "", "", "", ""])
+    for i, value in enumerate(values):
+        axes.annotate(f"{value:.0f} ms", (value, i), (-4, 0), textcoords="offset points",
+                      va="center", ha="right",
+                      bbox={"fc": "white", "ec": "none", "pad": 1})
+    axes.set(yticks=range(len(names)), yticklabels=names.values(), title="time of an update",
+             xlabel="milliseconds", xlim=(0, None))
+    axes.invert_yaxis()
 
 
 def draw(results):
     """Return the figure."""
     _, found = load()
-    figure, (top, bottom) = new_figure(2, 3, 4.3, sharey=True)
-    for axes, correction in zip(top, TITLES):
-        over(axes, found, "updates", correction)
-        axes.set(title=TITLES[correction], xlabel="update")
-    timed = [run for name in found if not name.endswith("fast") for run in found[name]]
-    limit = max(run["at"][-1] for run in timed if run["correction"] != "ratio")
-    for axes, correction in zip(bottom, ("none", "tis")):
-        over(axes, found, "at", correction)
-        line(axes, found["plain"], "at", "plain loop, one process", ("#777777", "-", ""))
-        axes.set(title=f"{TITLES[correction]}, by the clock", xlabel="seconds of training",
-                 xlim=(-0.03 * limit, 1.03 * limit))
-    for name, look in (("none_0", DOTTED), ("none_16", LOOKS[16]), ("tis_16", (-0.3, "-", "D"))):
-        line(bottom[2], found[f"{name}_fast"], "updates", "16 updates late, TIS (last panel)", look)
-    bottom[2].set(title="three times the learning rate", xlabel="update")
-    for axes in (top[0], bottom[0]):
-        axes.set(ylabel="sampled accuracy", ylim=(0.4, 1))
-    handles = [*bottom[0].get_legend_handles_labels()[0], bottom[2].lines[-1]]
+    figure, (top, bottom) = new_figure(2, 3, 5.8)
+    three = (top[1], top[2], bottom[0])
+    for axes, correction in zip(three, TITLES):
+        late(axes, found, correction, STALENESS[1:])
+        axes.set_title(TITLES[correction])
+    limits = [axes.get_ylim() for axes in three]
+    for axes in three:
+        axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+    top[2].tick_params(labelleft=False)
+    step = {"color": "black", "ls": "-"}
+    rows = [run["sampled"] for run in found["none_0"]]
+    line(top[0], found["none_0"][0]["updates"], rows, "in step", step)
+    top[0].set(title="in step", ylabel="accuracy", ylim=(0.4, 1))
+    base = found["none_0_fast"]
+    for correction, look in (("none", looks(SAMPLED, 3)[2]), ("tis", looks("#D55E00", 2)[1])):
+        rows = difference(found[f"{correction}_16_fast"], base)
+        line(bottom[1], *rows, "16 late, with TIS (last curves)", look)
+    bottom[1].set_title("3 x learning rate")
+    speed(bottom[2], results["summary"])
+    for axes in (*top[1:], *bottom[:2]):
+        axes.axhline(0, color="black", lw=1, ls=":")
+    for axes in (*top, *bottom[:2]):
+        axes.set(xlabel="update", xticks=(0, 150, 300))
+    for axes in (top[1], *bottom[:2]):
+        axes.set_ylabel("accuracy minus in step")
+    handles = [*top[0].lines[:1], *top[1].lines[:3], bottom[1].lines[1]]
     names = [handle.get_label() for handle in handles]
+    names[-1] = "16 late, TIS, 3 x learning rate"
     figure.legend(handles, names, loc="outside lower center", ncols=3)
     return figure

@@ -1,38 +1,47 @@
 """The data flow of one GRPO step, with the shapes that a step with the default settings has."""
 
-from notebooks.figures.style import CLIP, SAMPLED, shade
+from notebooks.figures.style import CLIP, SAMPLED, WIDTH, shade
 
 # (left, bottom, width, height, kind, text): "task" is written by the student, "given" is not.
 BOXES = (
-    (16, 47, 17, 9, "task", "Task 1\nsample_group\n(sample, reward)"),
-    (62, 47, 17, 9, "task", "Task 2\ngroup_advantages"),
-    (16, 31, 17, 9, "given", "sequence_logprobs\nno_grad, once"),
-    (5, 7, 17, 8, "given", "sequence_logprobs"),
-    (40, 6.5, 18, 17, "task", "Task 4\ngrpo_loss\n\nTask 3\nk3_kl"),
-    (71, 7, 20, 8, "given", "backward, clip the\nnorm, opt.step()"),
+    (19, 60, 21, 14, "task", "Task 1\nsample_group\n(sample, reward)"),
+    (63, 64.5, 22, 11, "task", "Task 2\ngroup_advantages"),
+    (18, 42, 24, 10.5, "given", "sequence_logprobs\nno_grad, once"),
+    (72, 42, 20, 10.5, "given", "token_entropy\nof policy, once"),
+    (3, 11.5, 23.5, 9, "given", "sequence_logprobs"),
+    (40, 8.5, 20, 20, "task", "Task 4\ngrpo_loss\n\nTask 3\nk3_kl"),
+    (72, 9.5, 22, 13.5, "given", "backward,\nclip the norm,\nopt.step()"),
 )
 # (x, y, text): data; {B} and so on are put in from the measured shapes.
 DATA = (
-    (6.5, 51.5, "prompts,\nanswers\n({P},)"),
-    (45, 54, "rewards ({B},)"),
-    (45, 48, "ids ({B}, {S})\nmask ({B}, {T})"),
-    (91, 51.5, "adv\n({B},)"),
-    (6, 35.5, "policy,\nref"),
-    (48.5, 35.5, "old_logp ({B}, {T})\nref_logp ({B}, {T})"),
-    (31, 11, "logp\n({B}, {T})"),
-    (64.5, 11, "loss\n()"),
+    (8, 71, "prompts,\nanswers\n({P},)"),
+    (8, 62.5, "policy"),
+    (51.5, 71.5, "rewards\n({B},)"),
+    (51.5, 62, "ids ({B}, {S})\nmask ({B}, {T})"),
+    (93.5, 70, "adv\n({B},)"),
+    (7.5, 47.2, "policy,\nref"),
+    (58.5, 47.2, "old_logp, ref_logp\n({B}, {T}) each"),
+    (86, 36.5, "entropy"),
+    (33.2, 16, "logp\n({B}, {T})"),
+    (66, 16, "loss\n()"),
+    (29.5, 31.2, "ids, mask"),
 )
+BUS = 55  # the height at which ids and mask are handed to all who need them
 # ((x, y), (x, y), ...): an arrow along these points.
 ARROWS = (
-    ((11, 51.5), (16, 51.5)),
-    ((33, 54), (37.5, 54)), ((33, 48.5), (38, 48.5)),
-    ((52.5, 54), (62, 54)), ((79, 51.5), (87.5, 51.5)),
-    ((9.5, 35.5), (16, 35.5)), ((33, 35.5), (39.5, 35.5)),
-    ((45, 45.5), (45, 42.5), (24.5, 42.5), (24.5, 40)),
-    ((49, 32.5), (49, 23.5)),
-    ((91, 48), (91, 19), (58, 19)),
-    ((22, 11), (27, 11)), ((35, 11), (40, 11)), ((58, 11), (62, 11)), ((67, 11), (71, 11)),
-    ((81, 7), (81, 2.5), (13.5, 2.5), (13.5, 7)),
+    ((13.5, 71), (19, 71)), ((12.5, 62.5), (19, 62.5)),
+    ((40, 71.5), (46, 71.5)), ((40, 62.5), (43.5, 62.5)),
+    ((57, 71.5), (63, 71.5)), ((85, 70), (89, 70)),
+    ((51.5, 59), (51.5, BUS), (30, BUS), (30, 52.5)),
+    ((51.5, 59), (51.5, BUS), (82, BUS), (82, 52.5)),
+    ((12, 47.2), (18, 47.2)), ((42, 47.2), (47.5, 47.2)),
+    ((86, 42), (86, 38)),
+    ((45, BUS), (45, 28.5)), ((45, 33.5), (14.5, 33.5), (14.5, 20.5)),
+    ((51, 44.2), (51, 28.5)),
+    ((96, 66.8), (96, 32), (57, 32), (57, 28.5)),
+    ((26.5, 16), (28.5, 16)), ((37.7, 16), (40, 16)), ((60, 16), (63.2, 16)),
+    ((68.6, 16), (72, 16)),
+    ((83, 9.5), (83, 5), (14.5, 5), (14.5, 11.5)),
 )
 
 
@@ -67,13 +76,22 @@ def alt(results):
     B, T = s["B"], s["T"]
     return (
         f"Data flow of grpo_step (task 5) with the default settings. {s['P']} prompts and answers "
-        f"go into sample_group (task 1), which calls sample and reward: ids ({B}, {s['S']}), mask "
-        f"({B}, {T}) and rewards ({B},). group_advantages (task 2) makes adv ({B},) of the "
-        f"rewards. Once, without gradient, sequence_logprobs of policy and ref gives old_logp and "
-        f"ref_logp ({B}, {T}). Then, {s['inner_steps']} times: logp ({B}, {T}) of the policy, "
-        "grpo_loss (task 4, with k3_kl of task 3), backward, clipping the norm and a step of the "
-        "optimizer, which changes the policy and with it only logp."
+        f"and the policy go into sample_group (task 1), which calls sample and reward: ids ({B}, "
+        f"{s['S']}), mask ({B}, {T}) and rewards ({B},). group_advantages (task 2) makes adv "
+        f"({B},) of the rewards. Once, without gradient, sequence_logprobs of policy and ref makes "
+        f"old_logp and ref_logp ({B}, {T}) of ids and mask, and token_entropy the entropy. Then, "
+        f"{s['inner_steps']} times: sequence_logprobs of the policy makes logp ({B}, {T}) of ids "
+        "and mask; grpo_loss (task 4, with k3_kl of task 3) takes logp, old_logp, ref_logp, adv "
+        "and mask; backward, clipping the norm and a step of the optimizer follow, which changes "
+        "the policy and with it only logp."
     )
+
+
+def shorter(start, end, by=2.5):
+    """Return a point on the way from start to end (both (x, y)), so far before the end."""
+    length = sum(abs(b - a) for a, b in zip(start, end))
+    share = max(0, 1 - by / length)
+    return tuple(a + share * (b - a) for a, b in zip(start, end))
 
 
 def draw(results):
@@ -82,28 +100,31 @@ def draw(results):
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Path, Rectangle
 
     s = results["summary"]
-    figure = Figure(figsize=(7, 4.5))
+    figure = Figure(figsize=(WIDTH, 6.7))
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(-1, 101), ylim=(-2, 64))
+    axes.set(xlim=(-1, 101), ylim=(-8, 83))
     axes.axis("off")
-    axes.add_patch(Rectangle((0, 0), 100, 60.5, fill=False, lw=2, ec=SAMPLED))
-    axes.text(1, 61.5, "Task 5: grpo_step", weight="bold")
-    axes.text(99, 61.5, f"P = {s['P']}, G = {s['G']}, B = P*G = {s['B']}, L = {s['L']}, "
+    axes.add_patch(Rectangle((0, 0), 100, 78, fill=False, lw=2, ec=SAMPLED))
+    axes.text(1, 79.5, "Task 5: grpo_step", weight="bold")
+    axes.text(99, 79.5, f"P = {s['P']}, G = {s['G']}, B = P*G = {s['B']}, L = {s['L']}, "
               f"T = {s['T']}", ha="right")
-    axes.add_patch(Rectangle((2.5, 1), 95, 24.5, fill=False, ls="--", lw=1.2, ec=CLIP))
-    axes.text(62, 22.5, f"inner_steps = {s['inner_steps']} times", ha="left", va="center")
-    axes.text(47, 3.6, "the new policy changes logp, and nothing above", ha="center",
+    axes.add_patch(Rectangle((1.5, 1), 97, 28.9, fill=False, ls="--", lw=1.5, ec=CLIP))
+    axes.text(97.5, 26.2, f"inner_steps = {s['inner_steps']} times", ha="right", va="center")
+    axes.text(48, 2.4, "the new policy changes logp, and nothing above", ha="center",
               style="italic")
+    for order, points in enumerate(ARROWS):
+        # White below a line that crosses an earlier one: a bridge, and no crossing.
+        axes.plot(*zip(*points[:-1], shorter(*points[-2:])), color="white", lw=6, zorder=order)
+        axes.add_patch(FancyArrowPatch(path=Path(points), arrowstyle="-|>", mutation_scale=11,
+                                       lw=1.2, fc="black", zorder=order + 0.5))
+    axes.plot([45, 45, 51.5], [BUS, 33.5, BUS], "ko", ms=4, zorder=40)
     for x, y, width, height, kind, text in BOXES:
-        own = {"fc": shade(SAMPLED, -0.8), "ec": SAMPLED, "lw": 1.8}
-        look = own if kind == "task" else {"fc": "0.95", "ec": "0.3", "lw": 0.8, "ls": ":"}
+        own = {"fc": shade(SAMPLED, -0.85), "ec": SAMPLED, "lw": 2}
+        look = own if kind == "task" else {"fc": "0.95", "ec": "0.3", "lw": 1, "ls": ":"}
         axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=1",
-                                      **look))
-        axes.text(x + width / 2, y + height / 2, text, ha="center", va="center")
+                                      zorder=50, **look))
+        axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", zorder=60)
     for x, y, text in DATA:
-        axes.text(x, y, text.format(**s), ha="center", va="center")
-    for points in ARROWS:
-        axes.add_patch(FancyArrowPatch(path=Path(points), arrowstyle="-|>", mutation_scale=9,
-                                       lw=1, fc="black"))
-    axes.text(64, 34, "blue, solid: you write it\ngrey, dotted: given", va="center")
+        axes.text(x, y, text.format(**s), ha="center", va="center", zorder=60)
+    axes.text(0, -4.5, "blue frame, solid: you write it; grey frame, dotted: given", va="center")
     return figure

@@ -1,4 +1,9 @@
-"""What all figures share: colours, curves with their range, JSON results, saving a picture."""
+"""What all figures share: colours, curves with their range, JSON results, saving a picture.
+
+Every figure is saved as SVG, which the book shows, and as PNG, for GitHub and for slides. All
+letters have POINTS points at the width shown, every line has a contrast of 3 to white, and no two
+lines differ in colour alone.
+"""
 
 from pathlib import Path
 
@@ -31,21 +36,54 @@ QUANTITIES = {  # key in a history: (what stands at the axis, colour, line and m
 WINDOW = 10  # iterations that one drawn point of a per-iteration curve is the mean of
 
 
-def settings():
-    """Return matplotlib's settings for all figures; bytes depend on nothing but the results."""
-    return {"font.size": 8, "axes.grid": True, "grid.alpha": 0.3, "axes.linewidth": 0.6,
-            "lines.linewidth": 1.2, "lines.markersize": 3, "legend.frameon": False,
-            "axes.titlesize": 8, "svg.fonttype": "none", "svg.hashsalt": "lab15"}
+WIDTH = 7.5  # inches; 720 pixels in the book, whose column has 736
+POINTS = 10  # of every letter, at that width
+DPI = 200  # of the PNG
 
 
-def new_figure(rows=1, columns=1, height=2.6, **options):
-    """Return (figure, axes) 7 inches wide: readable in a column of 700 pixels."""
+def settings(name="lab15"):
+    """Return matplotlib's settings for all figures; bytes depend on nothing but the results.
+
+    Letters are drawn as paths, so that no reader needs the font. The ids in an SVG differ from
+    figure to figure with the name, so that two of them can stand in one page.
+    """
+    return {"font.size": POINTS, "axes.titlesize": POINTS, "axes.labelsize": POINTS,
+            "xtick.labelsize": POINTS, "ytick.labelsize": POINTS, "legend.fontsize": POINTS,
+            "axes.grid": True, "grid.alpha": 0.3, "axes.linewidth": 0.8, "lines.linewidth": 1.5,
+            "lines.markersize": 4.5, "legend.frameon": False, "legend.handlelength": 2.6,
+            "svg.fonttype": "path", "svg.hashsalt": name}
+
+
+def new_figure(rows=1, columns=1, height=3.2, **options):
+    """Return (figure, axes) as wide as the book's column."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(settings()):
-        figure = Figure(figsize=(7, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         return figure, figure.subplots(rows, columns, **options)
+
+
+def saved(draw, name):
+    """Return a figure as {"svg": bytes, "png": bytes}, the same ones every time.
+
+    Args:
+        draw: a function that returns the figure.
+        name: the figure's; no two in a page may have the same.
+    """
+    import io
+
+    from matplotlib import rc_context
+
+    found = {}
+    with rc_context(settings(name)):
+        figure = draw()
+        for kind, metadata in (("svg", {"Date": None, "Creator": None}),
+                               ("png", {"Software": None})):
+            file = io.BytesIO()
+            figure.savefig(file, format=kind, dpi=DPI, metadata=metadata)
+            found[kind] = file.getvalue()
+    return found
 
 
 def points(history, key):
@@ -73,8 +111,13 @@ def band(axes, runs, key, label=None, style=None, **options):
     axes.fill_between(x, [min(c) for c in seeds], [max(c) for c in seeds],
                       color=color, alpha=0.2, lw=0)
     every = max(1, len(x) // 10)
-    axes.plot(x, [mean(c) for c in seeds], style or own, color=color, label=label or name,
-              markevery=every, **options)
+    axes.plot(x, [mean(c) for c in seeds], style or own, color=visible(color),
+              label=label or name, markevery=every, **options)
+
+
+def visible(color):
+    """Return a colour, made darker where a line in it would be too pale on white."""
+    return color if contrast(color) >= 3 else against_white(color, 3.2)
 
 
 def last(runs, key, n=50):
@@ -107,8 +150,9 @@ def sources(*names):
             for name, s in stored.items()}
 
 
-LINES = ("-", "--", "-.", ":")
+LINES = ("-", "--", "-.", (0, (1, 1.2)))
 MARKS = ("o", "s", "^", "D")
+CONTRASTS = (3.2, 5.5, 9.5, 16)  # to white, of up to four lines in one colour
 
 
 def shade(color, t):
@@ -119,11 +163,66 @@ def shade(color, t):
     return [c + (target - c) * abs(t) for c in to_rgb(color)]
 
 
+def contrast(color, other="white"):
+    """Return the contrast of two colours as WCAG defines it, 1 to 21."""
+    from matplotlib.colors import to_rgb
+
+    def light(name):
+        parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(name)]
+        return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), parts))
+
+    low, high = sorted((light(color), light(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def against_white(color, wanted):
+    """Return the colour, lighter or darker, whose contrast to white is about as wanted."""
+    steps = [i / 100 for i in range(-100, 101)]
+    return shade(color, min(steps, key=lambda t: abs(contrast(shade(color, t)) - wanted)))
+
+
+def ramp(color, n):
+    """Return n shades of a colour, light to dark, all to be seen on white and told apart."""
+    chosen = {1: CONTRASTS[1:2], 2: (3.5, 11), 3: (3.2, 6, 14), 4: CONTRASTS}[n]
+    return [against_white(color, wanted) for wanted in chosen]
+
+
+def looks(color, n):
+    """Return n dicts for plot(): shade, line and mark."""
+    return [{"color": c, "ls": line, "marker": mark}
+            for c, line, mark in zip(ramp(color, n), LINES, MARKS)]
+
+
 def compare(axes, runs_of, key):
     """Draw one quantity of up to four experiments: one colour, light to dark, four marks.
 
+    The marks of the curves stand at different places, so that of two curves which lie on top of
+    each other both can be seen.
+
     runs_of: dict from label to runs.
     """
-    shades = {1: [0], 2: [-0.4, 0.3], 3: [-0.5, 0, 0.45], 4: [-0.6, -0.2, 0.2, 0.6]}[len(runs_of)]
-    for (label, runs), t, line, mark in zip(runs_of.items(), shades, LINES, MARKS):
-        band(axes, runs, key, label, line + mark, color=shade(QUANTITIES[key][1], t))
+    chosen = looks(QUANTITIES[key][1], len(runs_of))
+    for i, ((label, runs), look) in enumerate(zip(runs_of.items(), chosen)):
+        x, seeds = columns(runs, key)
+        axes.fill_between(x, [min(c) for c in seeds], [max(c) for c in seeds],
+                          color=look["color"], alpha=0.12, lw=0)
+        every = max(len(runs_of) + 1, len(x) // 5)
+        start = i * every // len(runs_of)
+        axes.plot(x, [mean(c) for c in seeds], label=label, markevery=(start, every), **look)
+
+
+def one_legend(figure, labels, columns=None, **more):
+    """Put one legend below all panels of compare(): line and mark in grey, valid for each.
+
+    Args:
+        figure: whose panels have been drawn with the same labels in the same order.
+        labels: of the curves.
+        columns: of the legend; as many as there are labels if None.
+        more: handles by their label, for what else is drawn.
+    """
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], **look) for look in looks("#777777", len(labels))]
+    names = [*labels, *more]
+    figure.legend([*handles, *more.values()], names, loc="outside lower center",
+                  ncols=columns or len(names))

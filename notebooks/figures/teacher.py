@@ -60,20 +60,25 @@ def alt(results):
 
 def draw(results):
     """Return the figure."""
-    figure, axes = new_figure(1, 1, 2.9)
-    runs = load("default")
+    figure, axes = new_figure(1, 1, 3.8)
+    runs, s = load("default"), results["summary"]
     edges = [i / 25 for i in range(26)]
     before = results["data"]["p_before"]
     after = [p for run in runs for p in run["history"]["p_right"]]
     axes.hist(before, edges, weights=[1 / len(before)] * len(before), hatch="//",
               color=shade(SAMPLED, -0.55), edgecolor="white", lw=0.4, label="before (SFT model)")
-    axes.hist(after, edges, weights=[1 / len(after)] * len(after), histtype="step", lw=1.8,
+    axes.hist(after, edges, weights=[1 / len(after)] * len(after), histtype="step", lw=2,
               color=SAMPLED, label=f"after GRPO ({len(runs)} seeds)")
-    right = results["summary"]["teacher_right"]
-    axes.axvline(right, color="black", ls=":")
-    axes.annotate(f"the careless teacher\nis right in {right:.1%}", (right, 0.5), (6, 0),
-                  textcoords="offset points", va="center")
+    for at, style, words in (
+        (s["p_before_mean"], "--", f"SFT model, mean {s['p_before_mean']:.2f}:\n"
+                                   "these sums were\nnever in its lessons"),
+        (s["teacher_right"], ":", f"the careless teacher\nis right in {s['teacher_right']:.1%}"),
+    ):
+        axes.axvline(at, color="black", ls=style, lw=1.2)
+        left = style == "--"
+        axes.annotate(words, (at, 0.42), (-8 if left else 8, 0), textcoords="offset points",
+                      va="center", ha="right" if left else "left")
     axes.set(xlabel="probability of the right answer", ylabel="share of the 500 held-out sums",
              xlim=(0, 1))
-    axes.legend(loc="upper left")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure

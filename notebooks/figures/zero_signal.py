@@ -65,29 +65,26 @@ def alt(results):
 def draw(results):
     """Return the figure."""
     s = results["summary"]
-    figure, (left, right) = new_figure(1, 2, 2.9)
+    figure, (left, right) = new_figure(1, 2, 3.8)
     at = range(len(GROUPS))
     found = [s[f"measured_{G}"] for G in GROUPS]
     error = [[f - s[f"measured_{G}_min"] for f, G in zip(found, GROUPS)],
              [s[f"measured_{G}_max"] - f for f, G in zip(found, GROUPS)]]
-    left.bar(at, found, 0.6, yerr=error, color=SILENT, edgecolor="black", lw=0.6, capsize=2,
-             label="measured")
-    left.plot(at, [s[f"formula_{G}"] for G in GROUPS], "kx", ms=7, mew=1.5,
-              label="mean of $p^G + (1-p)^G$")
-    left.plot(at, [s[f"naive_{G}"] for G in GROUPS], "wo", mec="black", ms=5,
-              label="the same of the mean $p$")
-    left.set(xticks=at, xticklabels=GROUPS, xlabel="G", ylabel="share of zero-signal groups",
-             title="SFT model, held-out prompts")
-    left.legend()
+    left.bar(at, found, 0.6, yerr=error, color=SILENT, edgecolor="black", lw=0.8, capsize=3)
+    left.plot(at, [s[f"formula_{G}"] for G in GROUPS], "kx", ms=8, mew=2)
+    left.plot(at, [s[f"naive_{G}"] for G in GROUPS], "wo", mec="black", ms=6)
+    left.set(xticks=at, xticklabels=GROUPS, xlabel="group size G", ylim=(0, 0.6),
+             ylabel="share of zero-signal groups", title="SFT model, held-out sums")
     runs = load("default")
     band(right, runs, "frac_zero_signal", "measured", color=shade(SILENT, 0.15))
     x = runs[0]["history"]["probe_iter"]
     probes = [run["history"] for run in runs]
     own = [mean([h["zero_expected"][i][SIZES.index(8)] for h in probes]) for i in range(len(x))]
     p = [mean([h["pass_at"][i][0] for h in probes]) for i in range(len(x))]
-    right.plot(x, own, "kx", ms=6, mew=1.5, label="mean of $p^8 + (1-p)^8$")
-    right.plot(x, [q**8 + (1 - q) ** 8 for q in p], "o", mfc="white", mec="black", ms=5,
-               label="the same of the mean $p$")
-    right.set(xlabel="iteration", title="training, G = 8", ylim=(0, 1))
-    right.legend(loc="lower right")
+    crosses = right.plot(x, own, "kx", ms=8, mew=2)
+    dots = right.plot(x, [q**8 + (1 - q) ** 8 for q in p], "o", mfc="white", mec="black", ms=6)
+    right.set(xlabel="iteration", title="in training, G = 8", ylim=(0, 1))
+    figure.legend([right.lines[0], *crosses, *dots],
+                  ["measured", "formula, each prompt its own p", "formula, with the mean p"],
+                  loc="outside lower center", ncols=3)
     return figure

@@ -4,13 +4,20 @@
 # %% [markdown]
 # # 1. One GRPO step by hand
 #
-# You open up one step of GRPO, with your own functions from [lab15_grpo.py](../lab15_grpo.py).
-# Work on a task, save the file, and run its cell here again: your file is read anew, and the
-# kernel keeps running. A cell whose task is not written yet says so in one line.
+# You take one step of GRPO apart, with your own functions from [lab15_grpo.py](../lab15_grpo.py)
+# and with a pencil. Read it with sections 2 to 6 of the
+# [chapter](../chapter.md#section-2).
 #
-# Run a cell with Shift+Enter, from the top to the bottom; after a restart of the kernel, start at
-# the top again. Before you run one, say what you expect. The text to it is in
-# [chapter.md](../chapter.md#section-2), sections 2 to 6.
+# Work on a task, save the file, and run its cell here again: your file is read anew, and the
+# kernel keeps running. A cell whose task is not written yet says so in one line. Run a cell with
+# Shift+Enter, from the top to the bottom; after a restart of the kernel, start at the top again.
+#
+# Some cells have dots, `...`. There it is your turn:
+#
+# - **Predict**: put a number in their place before you run the cells below. Later you see it
+#   beside what happened. Nothing depends on it.
+# - **Compute**: work it out, on paper or as a line of Python. One line says whether it is right,
+#   or what is wrong with it. Three digits are enough.
 
 # %%
 import importlib
@@ -35,12 +42,7 @@ importlib.import_module("notebooks.first_cell").start()
 # ## Two models, three prompts
 #
 # The policy starts as a copy of the SFT model; `ref` stays what it is. `show` draws tables and
-# pictures, `needs` gives you your own functions.
-#
-# ## Task 1: ask every prompt `G` times
-#
-# The model gives about half of its sums right. Out of 8 responses to a prompt, how many do you
-# expect to be right? Will the right ones be the same text?
+# pictures, `needs` gives you your own functions, `fill` looks at what you have computed.
 
 # %%
 import copy
@@ -48,15 +50,39 @@ import copy
 import torch
 
 from notebooks import show
+from notebooks.blanks import clipped_token, fill, guess
 from notebooks.first_cell import check, needs
 from tinylm import load_or_train_sft, sequence_logprobs
 
 ref = load_or_train_sft(top / "tinylm_sft.pt").requires_grad_(False)
-prompts, answers, G = ["37+48=", "5+5=", "12+60="], ["85", "10", "72"], 8
-torch.manual_seed(1)
+prompts, answers, G = ["37+48=", "75+23=", "6+4="], ["85", "98", "10"], 8
+
+# %% [markdown]
+# ## Task 1: ask every prompt `G` times
+#
+# The model gives about half of its sums right, but not the same half of every sum. **Predict**:
+# out of 8 responses to each of the three prompts, how many will be right? Will the right ones be
+# the same text? Will the wrong ones?
+
+# %%
+right = {"37+48=": ..., "75+23=": ..., "6+4=": ...}  # a number from 0 to 8 for each
+
+# %%
+torch.manual_seed(484)
 with needs(1) as lab:
     groups = lab.sample_group(ref, prompts, answers, G)
+    rewards = groups["rewards"].view(-1, G).tolist()
     show.display(show.groups(prompts, groups["responses"], groups["rewards"], G))
+    guess("Right responses of 8", right, dict(zip(prompts, map(sum, rewards))))
+
+# %% [markdown]
+# In the file, all 24 responses stand in one list, and row `i` belongs to prompt `i // G`.
+# **Compute**: to which prompt does row 13 belong? Count the prompts from 0.
+
+# %%
+row_13 = ...
+
+fill("prompt of a row", row_13, 13, G, len(prompts))
 
 # %%
 check("task1")
@@ -64,9 +90,25 @@ check("task1")
 # %% [markdown]
 # ## Task 2: from rewards to advantages
 #
-# Within a row, all right responses get the same advantage, and all wrong ones. Which row will
-# give its right responses the largest one: the row with many right ones, or with few? What does
-# each row add up to?
+# Take the prompt with the fewest right responses. **Compute** the mean and the standard deviation
+# of its 8 rewards, and the advantage of a right response, `(1 - mean) / std`. (`eps` is far too
+# small to be seen here.) Its rewards are printed when task 1 is written.
+
+# %%
+mean, std, advantage = ..., ..., ...
+
+with needs(1):
+    mixed = [r for r in rewards if len(set(r)) > 1]  # groups with a signal
+    fewest = min(mixed or rewards, key=sum)
+    print("rewards:", *(f"{r:.0f}" for r in fewest))
+    fill("mean", mean, fewest)
+    fill("std", std, fewest)
+    fill("advantage", advantage, 1.0, fewest)
+
+# %% [markdown]
+# **Predict**: within a row, all right responses get the same advantage. Which row will give its
+# right responses the largest one: the row with many right ones, or with few? What does a right
+# response get where 7 of 8 are right? And what does each row add up to?
 
 # %%
 with needs(1, 2) as lab:
@@ -79,13 +121,23 @@ check("task2")
 # %% [markdown]
 # ## Task 3: what it costs to move away
 #
-# `d = ref_logp - logp`. Where the two models agree, `d` is 0. Is an error of `d = 1` as
-# expensive as one of `d = -1`?
+# A token had the probability 0.50 under the policy and 0.30 under the SFT model: `logp` is -0.693
+# and `ref_logp` is -1.204. **Compute** `d` and the token's `k3`. Which of the two models likes the
+# token better, and what is the sign of `d` then?
+
+# %%
+d, k3 = ..., ...
+
+fill("d", d, -0.693, -1.204)
+fill("k3", k3, -0.693, -1.204)
+
+# %% [markdown]
+# Where the two models agree, `d` is 0. Is an error of `d = 1` as expensive as one of `d = -1`?
 
 # %%
 with needs(3) as lab:
-    d = torch.linspace(-2, 2, 201)
-    show.display(show.k3_curve("your k3", d, lab.k3_kl(torch.zeros(201), d).detach()))
+    line = torch.linspace(-2, 2, 201)
+    show.display(show.k3_curve("your k3", line, lab.k3_kl(torch.zeros(201), line).detach()))
 
 # %%
 check("task3")
@@ -95,9 +147,10 @@ check("task3")
 #
 # Before the first update the policy is the model that sampled, and the SFT model as well. So
 # what are `rho` and `k3`, and what is the loss? (Per group the advantages add up to 0.)
-#
-# Then comes one update. In which rows will `rho` rise, and where does `clip` appear? (The model
-# shares its weights between all tokens: not every one goes where its own advantage pushes it.)
+# **Predict** the three numbers.
+
+# %%
+before = {"loss": ..., "kl": ..., "clip_frac": ...}
 
 # %%
 with needs(1, 2, 3, 4) as lab:
@@ -105,37 +158,57 @@ with needs(1, 2, 3, 4) as lab:
     old_logp = ref_logp = sequence_logprobs(ref, out)
     logp = sequence_logprobs(policy, out)
     loss, stats = lab.grpo_loss(logp, old_logp, ref_logp, adv, out["mask"])
-    show.display(show.numbers("Before the update", {"loss": loss.detach(), **stats}))
-    show.display(show.step(lab, out, logp, old_logp, ref_logp, adv, "before the update"))
+    happened = {"loss": loss.item(), "kl": stats["kl"], "clip_frac": stats["clip_frac"]}
+    guess("Before the update", before, happened)
+
+# %% [markdown]
+# Then comes one update. **Predict**, before you look: in which rows will `rho` rise, and where
+# does `clip` appear? (The model shares its weights between all tokens: not every one goes where
+# its own advantage pushes it.) Row `i` belongs to prompt `i // G`, here as everywhere.
 
 # %%
 with needs(1, 2, 3, 4) as lab:
     opt = torch.optim.Adam(policy.parameters(), lr=3e-4)
     loss.backward()
     opt.step()
-    logp = sequence_logprobs(policy, out)
+    logp = sequence_logprobs(policy, out).detach()
     loss, stats = lab.grpo_loss(logp, old_logp, ref_logp, adv, out["mask"])
-    show.display(show.numbers("After one update", {"loss": loss.detach(), **stats}))
-    show.display(show.step(lab, out, logp, old_logp, ref_logp, adv, "after one update"))
+    show.display(show.numbers("After one update", {"loss": loss, **stats}))
+    show.display(show.step(lab, out, logp, old_logp, ref_logp, adv, "after one update", prompts, G))
+
+# %% [markdown]
+# **Compute** with one token of this batch, whose three numbers are printed when the tasks are
+# written: its `rho`, and the smaller of `rho * A` and `clip(rho, 0.8, 1.2) * A`.
+
+# %%
+rho, objective = ..., ...
+
+with needs(1, 2, 3, 4):
+    row, place, token = clipped_token(out, logp, old_logp, adv)
+    print(f"row {row}, token {place}:", ", ".join(f"{k} = {v}" for k, v in token.items()))
+    fill("rho", rho, token["logp"], token["old_logp"])
+    fill("objective", objective, token["logp"], token["old_logp"], token["A"])
 
 # %%
 check("task4")
 
 # %% [markdown]
-# ## Task 5: all of it, some times over
+# ## Task 5: the whole step, repeated
 #
-# `grpo_step` does what you did above: sample, score, compare, update. Here are a few steps on
-# the same three prompts, at the learning rate of the lab. `reward` should rise, `loss` stays
-# near 0: every step has fresh samples.
+# `grpo_step` does what you did above: sample, score, compare, update. Here are twelve steps on
+# the same three prompts, at the learning rate of the lab. **Predict**: which of the three right
+# answers will gain most? `reward` should rise, `loss` stay near 0: every step has fresh samples.
 
 # %%
 with needs(1, 2, 3, 4, 5) as lab:
     policy, cfg = copy.deepcopy(ref).requires_grad_(True), lab.GRPOConfig(G=G)
     opt = torch.optim.Adam(policy.parameters(), lr=cfg.lr)
     torch.manual_seed(0)
-    steps = [lab.grpo_step(policy, ref, opt, prompts, answers, cfg) for _ in range(12)]
-    rows = [[i + 1, *(f"{v:.3f}" for v in s.values())] for i, s in enumerate(steps)]
-    show.display(show.table("Twelve steps", ["step", *steps[0]], rows))
+    steps, chance = [], [show.chances(policy, prompts, answers)]
+    for _ in range(12):
+        steps.append(lab.grpo_step(policy, ref, opt, prompts, answers, cfg))
+        chance.append(show.chances(policy, prompts, answers))
+    show.display(show.progress(prompts, answers, chance, steps))
 
 # %%
 check("task5")
@@ -145,5 +218,5 @@ check("task5")
 #
 # All five pass? Then train for real: [2_watch_it_train](2_watch_it_train.ipynb) shows it as it
 # happens, and [section 7](../chapter.md#section-7) says how to read the curves. In
-# [4_play](4_play.ipynb) you can turn the knobs of the clip, of the KL estimators and of the
+# [4_play](4_play.ipynb) you can move the sliders of the clip, of the KL estimators and of the
 # group size.

@@ -7,8 +7,7 @@
 # The curves grow while the model learns. It takes a tenth longer than `python lab15_grpo.py`:
 # about 15 seconds on a quiet core, several times that on a busy or a slow one. The line above the
 # curves says how long is left. The very first time the SFT model is trained before it, which takes
-# about as long again. The square of the tool bar (interrupt) ends it early; what was measured is
-# kept.
+# about as long again. The stop button of the tool bar ends it early; what was measured is kept.
 
 # %%
 import importlib

@@ -2,7 +2,7 @@
 
 One table: a pattern on the exception's class, one on its text and, for a few, one on the line of
 code. The patterns are whole phrases that Python or PyTorch writes, loose where their versions
-differ. A sentence says what happened and where to look; it never holds the right code. Made of
+differ. A sentence tells what happened and where to look; it never holds the right code. Made of
 the standard library alone.
 """
 
@@ -321,6 +321,9 @@ TABLE = [Advice(*row) for row in (
     ("StopIteration", r"", "next() was called once more than there are entries."),
     ("FileNotFoundError", r"No such file or directory",
      "The file is not in the folder from which the program was started."),
+    ("TorchDynamoException|ShortenTraceback|CppCompileError|InvalidCxxCompiler|InductorError", r"",
+     "torch.compile failed here (it needs a C++ compiler and Python's headers, and cannot compile "
+     "everything). The lab runs without it: take @torch.compile out."),
 )]
 
 # Errors that Python finds when it reads the file, before a line of it runs.

@@ -21,7 +21,13 @@ LONGEST = 150  # characters of an exception's line: two lines of a screen
 
 
 def describe(error, lab, n):
-    """Return the lines that describe an exception in a test of task n (None: of no task)."""
+    """Return the lines that describe an exception in a test of task n (None: of no task).
+
+    Args:
+        error: the exception.
+        lab: the student's module.
+        n: number of the task, or None.
+    """
     if isinstance(error, pytest.fail.Exception):
         text = str(error.msg)
     elif isinstance(error, OutOfTime):

@@ -8,12 +8,13 @@
 The cause is looked up, not guessed: a known mistake is named only when it gives the numbers that
 came back. Where no mistake (or more than one) fits, the last part is left out.
 
-Every mistake has a stable id ("task2.sample_std") and one text, which stands in the file of its
-task: mistakes/task1.py for Task 1, suspects_*.py for the others.
-Two ids joined by "+" stand for two mistakes at once. The exception that is raised carries the id
-in its attribute `mistake` (None where no cause was found).
+Every mistake has a stable id ("task2.sample_std") and one text, in the file of its task
+(mistakes/task2.py). Two ids joined by "+" stand for two mistakes at once. The exception that is
+raised carries the id in its attribute `mistake` (None where no cause was found).
 """
 
+import contextlib
+import linecache
 import math
 import numbers
 import textwrap
@@ -22,8 +23,10 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from ..labfile import TASKS, is_real
+from ..labfile import TASKS, ascii_line, error_text, is_real, lab_frames
 from ..mistakes import task1, task2, task3, task4, task5
+from ..spec import nested
+from ..spec.nested import same
 
 WIDTH, MOST = 80, 9  # columns and lines of a message
 INDENT = " " * 10
@@ -31,7 +34,7 @@ ROOM = WIDTH - len(INDENT)
 
 
 class Mistake(NamedTuple):
-    """What the message says about a mistake, and the chapter section to read (None: no section)."""
+    """A mistake in words, and the chapter section to read (None: no section)."""
 
     text: str
     section: int | None
@@ -84,13 +87,19 @@ def show(values, digits=4, focus=0, room=ROOM):
     """Return nested lists of numbers as text, cut to `room` characters around flat index `focus`.
 
     Tensors are shown like lists; anything else as its (ASCII) repr, cut off where it is too long.
+
+    Args:
+        values: nested lists, a tensor, or anything else.
+        digits: behind the point.
+        focus: flat index of the entry that must be seen.
+        room: characters.
     """
     if isinstance(values, torch.Tensor):
-        values = _values(values)
+        values = nested.values(values)
     text = _text(values, digits)
     if len(text) <= room or not isinstance(values, (list, tuple)):
         return text if len(text) <= room else text[: room - 4] + " ..."
-    shape = _shape(values)
+    shape = nested.shape(values)
     if shape is None or len(shape) not in (1, 2) or 0 in shape:
         return text[: room - 4] + " ..."
     if len(shape) == 2:  # only the row that holds the focus
@@ -120,45 +129,6 @@ def _window(values, first, last, digits):
 # ---------------------------------------------------------------- comparing
 
 
-def _values(x):
-    """Return a tensor, list or number as nested lists of Python numbers; None where unreadable."""
-    if isinstance(x, torch.Tensor):
-        if x.device.type == "meta":
-            return None
-        return x.detach().to("cpu").tolist()
-    if isinstance(x, (list, tuple)):
-        return [_values(v) for v in x]
-    return x if isinstance(x, numbers.Real) else None
-
-
-def _shape(values):
-    """Return the shape of nested lists, None if they are ragged or hold something but numbers."""
-    if not isinstance(values, list):
-        return () if isinstance(values, numbers.Real) else None
-    inner = {_shape(v) for v in values}
-    if None in inner or len(inner) > 1:
-        return None
-    return (len(values), *(inner.pop() if inner else ()))
-
-
-def _flat(values):
-    return [x for v in values for x in _flat(v)] if isinstance(values, list) else [values]
-
-
-def _near(a, b, atol, rtol):
-    if math.isnan(a) or math.isnan(b):
-        return math.isnan(a) and math.isnan(b)
-    return a == b or abs(a - b) <= atol + rtol * abs(b)
-
-
-def same(a, b, atol=1e-4, rtol=1e-4):
-    """Return whether two nested lists or tensors have one shape and agree; NaN equals NaN."""
-    a, b = _values(a), _values(b)
-    if _shape(a) is None or _shape(a) != _shape(b):
-        return False
-    return all(_near(x, y, atol, rtol) for x, y in zip(_flat(a), _flat(b)))
-
-
 def cause(expected, yours, guesses, atol=1e-4, rtol=1e-4, order=()):
     """Return the id of the one known mistake that gives `yours` and not `expected`, else None.
 
@@ -186,7 +156,7 @@ def cause(expected, yours, guesses, atol=1e-4, rtol=1e-4, order=()):
 
 def _kind_problem(expected, yours, kind):
     """(expected, yours, mistake id) as text if `yours` cannot be compared, else None."""
-    shape = _shape(_values(expected))
+    shape = nested.shape(nested.values(expected))
     wanted = {
         "tensor": f"a tensor of shape {shape}",
         "float": "a Python float",
@@ -236,15 +206,15 @@ def compare(call, expected, yours, guesses=(), atol=1e-4, rtol=1e-4, order=(), k
     found = cause(expected, yours, guesses, atol, rtol, order)
     if problem:
         fail(call, problem[0], problem[1], found or problem[2])
-    right, got = _flat(_values(expected)), _flat(_values(yours))
+    right, got = nested.flat(nested.values(expected)), nested.flat(nested.values(yours))
     pairs = list(zip(right, got))
     if found is None and any(math.isnan(x) for x in got):
         found = "any.nan"
     if found is None and _is_half(yours) and same(yours, expected, 2e-2, 2e-2):
         found = "any.half"
-    index = next(i for i, (a, b) in enumerate(pairs) if not _near(b, a, atol, rtol))
+    index = next(i for i, (a, b) in enumerate(pairs) if not nested.near(b, a, atol, rtol))
     digits = 4 if number(pairs[index][0]) != number(pairs[index][1]) else 7
-    where = _place(index, _shape(_values(expected)))
+    where = _place(index, nested.shape(nested.values(expected)))
     room = ROOM - len(where)
     fail(call, show(expected, digits, index, room), show(yours, digits, index, room) + where, found)
 
@@ -282,7 +252,14 @@ def _place(index, shape):
 
 
 def message(call, expected, yours, mistake=None):
-    """Return the four-part message as text; at most MOST lines of WIDTH columns."""
+    """Return the four-part message as text; at most MOST lines of WIDTH columns.
+
+    Args:
+        call: the call as text.
+        expected: text, or numbers to show.
+        yours: text, or numbers to show.
+        mistake: an id of MISTAKES, several joined by "+", or None.
+    """
     lines = textwrap.wrap(call, WIDTH, subsequent_indent="    ")[:2]
     lines += _part("expected", expected, 2) + _part("yours", yours, 2)
     if mistake:
@@ -311,7 +288,33 @@ def fail(call, expected, yours, mistake=None):
         expected: text, or numbers to show.
         yours: text, or numbers to show.
         mistake: an id of MISTAKES, several joined by "+", or None.
+
+    Raises:
+        pytest.fail.Exception: always.
     """
     failure = pytest.fail.Exception(message(call, expected, yours, mistake), pytrace=False)
     failure.mistake, failure.likely = mistake, likely(mistake) if mistake else ""
     raise failure from None  # an error of the student's that led here is part of the message
+
+
+@contextlib.contextmanager
+def named_crash(lab, call, expected, find):
+    """If the student's code raises and one known mistake explains that, name it.
+
+    Args:
+        lab: the student's module.
+        call: the call as text.
+        expected: the right value.
+        find: function without arguments that returns what `identify` found.
+    """
+    try:
+        yield
+    except Exception as error:
+        names = {name for name, _ in find()}
+        frames = lab_frames(error, lab.__file__)
+        if len(names) != 1 or not frames:
+            raise
+        line = frames[-1][1]
+        source = linecache.getline(lab.__file__, line).strip()
+        problem = f"{error_text(error)}  (line {line}: {source})"
+        fail(call, expected, ascii_line(problem, 180), names.pop())

@@ -71,7 +71,13 @@ KEY = "lab15/failures"  # in pytest's cache: file -> task -> failing runs in a r
 
 
 def hint_lines(n, level, option="--hints="):
-    """Return the first `level` hints of a task as lines; `option` is how to ask for one more."""
+    """Return the first `level` hints of a task as lines; `option` is how to ask for one more.
+
+    Args:
+        n: number of the task.
+        level: how many hints.
+        option: how to request one more.
+    """
     lines = []
     for i, text in enumerate(HINTS[n][:level], 1):
         lines += [f"task{n}, hint {i} of {len(HINTS[n])}"]
@@ -99,7 +105,13 @@ def fold_outs(n):
 
 
 def count(counts, n, failed):
-    """Note how a run of task n ended; return whether it failed twice or more in a row."""
+    """Note how a run of task n ended; return whether it failed twice or more in a row.
+
+    Args:
+        counts: {task: failed runs in a row}, updated.
+        n: number of the task.
+        failed: whether this run failed.
+    """
     counts[str(n)] = counts.get(str(n), 0) + 1 if failed else 0
     return counts[str(n)] >= 2
 

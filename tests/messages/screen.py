@@ -1,7 +1,7 @@
 """Show failing tests on one screen: one message in full, the others counted by their cause.
 
 One wrong line makes many tests fail. `lines` puts the message that names the cause best in front,
-counts the tests that fail for the same reason, and says in short what else is wrong. conftest.py
+counts the tests that fail for the same reason, and names briefly what else is wrong. conftest.py
 (`python -m pytest`), watch.py and notebook.py use it, so all three show the same.
 """
 

@@ -32,7 +32,13 @@ def std(values, less=0):
 
 
 def nudge(function, x, step=1e-5):
-    """Return the gradient of `function` at the matrix `x`, by nudging one entry at a time."""
+    """Return the gradient of `function` at the matrix `x`, by nudging one entry at a time.
+
+    Args:
+        function: matrix -> number.
+        x: matrix as nested lists.
+        step: by which an entry is moved, up and down.
+    """
     result = []
     for i, row in enumerate(x):
         result.append([])

@@ -5,13 +5,9 @@ input, and two mistakes can be combined. A mistake is suspected only if it gives
 function gives on every probe of the task, not only on the one that failed.
 """
 
-import contextlib
 import itertools
-import linecache
 
-from ..labfile import ascii_line, error_text, lab_frames
-from ..messages import explain
-from ..messages.explain import same
+from ..spec.nested import same
 
 # ---------------------------------------------------------------- the search
 
@@ -25,7 +21,16 @@ def outcome(run, *args):
 
 
 def fits(run, stages, probes, yours, keys, tolerance=2e-5):
-    """Return whether these stages give the student's outcomes on all probes."""
+    """Return whether these stages give the student's outcomes on all probes.
+
+    Args:
+        run: function (stages, probe, key) -> what the specification with these stages gives.
+        stages: {name: function} that replace those of the specification.
+        probes: dict name -> probe.
+        yours: dict name -> outcome of the student's function, or None if the call raised.
+        keys: the parts of an outcome that must agree.
+        tolerance: absolute and relative.
+    """
     for key in keys:
         for name, probe in probes.items():
             theirs, mine = outcome(run, stages, probe, key), yours[name]
@@ -68,31 +73,15 @@ def identify(run, table, probes, yours, keys, pairs=()):
 
 
 def guesses(found, run, probe, key):
-    """Yield pairs (id, value) for explain.compare."""
+    """Yield pairs (id, value) for explain.compare.
+
+    Args:
+        found: list of (mistake id, stages), from identify.
+        run: function (stages, probe, key).
+        probe: the input.
+        key: the part of an outcome.
+    """
     for name, stages in found:
         value = outcome(run, stages, probe, key)
         if value is not None:
             yield name, value
-
-
-@contextlib.contextmanager
-def named_crash(lab, call, expected, find):
-    """If the student's code raises and one known mistake explains that, name it.
-
-    Args:
-        lab: the student's module.
-        call: the call as text.
-        expected: the right value.
-        find: function without arguments that returns what `identify` found.
-    """
-    try:
-        yield
-    except Exception as error:
-        names = {name for name, _ in find()}
-        frames = lab_frames(error, lab.__file__)
-        if len(names) != 1 or not frames:
-            raise
-        line = frames[-1][1]
-        source = linecache.getline(lab.__file__, line).strip()
-        problem = f"{error_text(error)}  (line {line}: {source})"
-        explain.fail(call, expected, ascii_line(problem, 180), names.pop())

@@ -119,7 +119,13 @@ RIGHT = {
 
 
 def run(stages, probe, key="value"):
-    """Return group-relative advantages, computed with some stages replaced."""
+    """Return group-relative advantages, computed with some stages replaced.
+
+    Args:
+        stages: {name: function} that replace those of RIGHT.
+        probe: the function's arguments.
+        key: "value".
+    """
     rewards, G, scale_std, eps = probe
     s = {**RIGHT, **stages}
     result = [0.0] * len(rewards)

@@ -59,7 +59,13 @@ RIGHT = {
 
 
 def run(stages, probe, key="value"):
-    """Return k3 with some stages replaced, or ("grad") the gradient of the sum of its entries."""
+    """Return k3 with some stages replaced, or ("grad") the gradient of the sum of its entries.
+
+    Args:
+        stages: {name: function} that replace those of RIGHT.
+        probe: the function's arguments.
+        key: "value" or "grad".
+    """
     logp, ref_logp = probe
     s = {**RIGHT, **stages}
 

@@ -18,7 +18,7 @@ TEXTS = {
     ),
     "stats_dict": "the stats must be a dict.",
     "stats_keys": 'the dict must have the keys "kl", "clip_frac" and "ratio_max".',
-    "stat_tensor": "a number in the stats is a tensor; the docstring asks for a dict of floats.",
+    "stat_tensor": "a number in the stats is a tensor; the docstring promises a dict of floats.",
     "in_place": "the call changed a tensor that it was given; work on a copy.",
     "grad_off": "gradients were switched off for the whole program, and not on again.",
     "defaults": (
@@ -305,7 +305,13 @@ def _loss(s, p, x):
 
 
 def run(stages, p, key):
-    """Return the loss, its gradient to logp, or a statistic, with some stages replaced."""
+    """Return the loss, its gradient to logp, or a statistic, with some stages replaced.
+
+    Args:
+        stages: {name: function} that replace those of RIGHT.
+        p: a Probe: the function's arguments.
+        key: one of KEYS.
+    """
     s = {**RIGHT, **stages}
     if key == "loss":
         return _loss(s, p, p.logp)

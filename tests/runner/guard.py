@@ -136,7 +136,13 @@ def wanted(config):
 
 
 def run(config, folder, stopped):
-    """Start the second process and wait for it; return its exit code, None in that process."""
+    """Start the second process and wait for it; return its exit code, None in that process.
+
+    Args:
+        config: pytest's.
+        folder: where the second process keeps its log.
+        stopped: list that gets the signals that asked the run to end.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     if not hasattr(os, "fork") or BY_SPAWN in os.environ:
@@ -179,7 +185,13 @@ def passing_on(send, stopped):
 
 
 def autopsy(folder, code, path):
-    """Return the Death of a process that did not come to its end, or None if it did."""
+    """Return the Death of a process that did not come to its end, or None if it did.
+
+    Args:
+        folder: where the second process kept its log.
+        code: its exit code.
+        path: of the lab file.
+    """
     records = read_log(folder)
     if any(record[0] in ("end", "over") for record in records) or code in (
         -signal.SIGTERM, -signal.SIGINT
@@ -233,7 +245,13 @@ def words(code, dump):
 
 
 def tell(config, death, path):
-    """Report what happened, before the tests start again."""
+    """Report what happened, before the tests start again.
+
+    Args:
+        config: pytest's.
+        death: a Death.
+        path: of the lab file.
+    """
     file = os.path.basename(path)
     if death.task:
         what = f"a test of task{death.task} {TASKS[death.task].name}"

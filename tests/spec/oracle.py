@@ -8,7 +8,14 @@ import math
 
 
 def advantages(rewards, G, scale_std=True, eps=1e-4):
-    """Return the group-relative advantages, a list as long as `rewards`."""
+    """Return the group-relative advantages, a list as long as `rewards`.
+
+    Args:
+        rewards: list of P*G numbers, group by group.
+        G: group size.
+        scale_std: whether to divide by the group's population std.
+        eps: added to the std.
+    """
     result = []
     for start in range(0, len(rewards), G):
         group = rewards[start : start + G]
@@ -50,7 +57,17 @@ def _tokens(logp, old_logp, adv, mask, clip_eps):
 
 
 def loss(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
-    """Return the GRPO loss as a number."""
+    """Return the GRPO loss as a number.
+
+    Args:
+        logp: (B, T) nested lists.
+        old_logp: (B, T).
+        ref_logp: (B, T).
+        adv: (B,).
+        mask: (B, T), 1 for real tokens.
+        clip_eps: clip range.
+        beta: weight of the KL term.
+    """
     kl = k3(logp, ref_logp)
     total = 0.0
     for i, t, _, unclipped, clipped in _tokens(logp, old_logp, adv, mask, clip_eps):
@@ -60,7 +77,17 @@ def loss(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
 
 
 def loss_gradient(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
-    """Return the derivative of the loss with respect to every logp; 0 at padding."""
+    """Return the derivative of the loss with respect to every logp; 0 at padding.
+
+    Args:
+        logp: (B, T) nested lists.
+        old_logp: (B, T).
+        ref_logp: (B, T).
+        adv: (B,).
+        mask: (B, T), 1 for real tokens.
+        clip_eps: clip range.
+        beta: weight of the KL term.
+    """
     kl_slope = k3_gradient(logp, ref_logp)
     result = [[0.0] * len(row) for row in mask]
     for i, t, rho, unclipped, clipped in _tokens(logp, old_logp, adv, mask, clip_eps):
@@ -72,7 +99,17 @@ def loss_gradient(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
 
 
 def stats(logp, old_logp, ref_logp, adv, mask, clip_eps=0.2, beta=0.04):
-    """Return the dict of statistics over all real tokens (beta plays no part)."""
+    """Return the dict of statistics over all real tokens (beta plays no part).
+
+    Args:
+        logp: (B, T) nested lists.
+        old_logp: (B, T).
+        ref_logp: (B, T).
+        adv: (B,).
+        mask: (B, T), 1 for real tokens.
+        clip_eps: clip range.
+        beta: weight of the KL term.
+    """
     kl = k3(logp, ref_logp)
     tokens = list(_tokens(logp, old_logp, adv, mask, clip_eps))
     return {

@@ -16,7 +16,13 @@ def split(flat, vocab):
 
 
 def distribution(flat, vocab, token):
-    """Return the probabilities of the token that follows `token`."""
+    """Return the probabilities of the token that follows `token`.
+
+    Args:
+        flat: the policy's parameters in one list.
+        vocab: its size, V.
+        token: id of the token before.
+    """
     theta, bias = split(flat, vocab)
     weights = [math.exp(x + b) for x, b in zip(theta[token], bias, strict=True)]
     total = sum(weights)
@@ -24,7 +30,13 @@ def distribution(flat, vocab, token):
 
 
 def logprobs(flat, vocab, rollout):
-    """Return the log-probabilities of the response tokens, 0 where the mask is 0."""
+    """Return the log-probabilities of the response tokens, 0 where the mask is 0.
+
+    Args:
+        flat: the policy's parameters in one list.
+        vocab: its size, V.
+        rollout: (tokens before, tokens, mask), each (B, T) nested lists.
+    """
     table = {}
     result = []
     for before, tokens, mask in zip(*rollout, strict=True):
@@ -38,7 +50,13 @@ def logprobs(flat, vocab, rollout):
 
 
 def entropy(flat, vocab, rollout):
-    """Return the mean entropy over the response positions, and the mean over all positions."""
+    """Return the mean entropy over the response positions, and the mean over all positions.
+
+    Args:
+        flat: the policy's parameters in one list.
+        vocab: its size, V.
+        rollout: (tokens before, tokens, mask), each (B, T) nested lists.
+    """
     real, everywhere = [], []
     for before, _, mask in zip(*rollout, strict=True):
         for b, m in zip(before, mask, strict=True):

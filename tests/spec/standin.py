@@ -271,6 +271,15 @@ def linear_loss(logp, old_logp, ref_logp, adv, mask, clip_eps, beta):
     """Return a number that is linear in every log-probability, with gradient to logp only.
 
     It depends on all seven arguments; the factor of a log-probability in it is linear_weights.
+
+    Args:
+        logp: (B, T).
+        old_logp: (B, T).
+        ref_logp: (B, T).
+        adv: (B,).
+        mask: (B, T).
+        clip_eps: number.
+        beta: number.
     """
     real, old, ref = logp * mask, old_logp.detach() * mask, ref_logp.detach() * mask
     value = beta * (real - ref).sum() + clip_eps * (real - old).sum()
@@ -278,6 +287,13 @@ def linear_loss(logp, old_logp, ref_logp, adv, mask, clip_eps, beta):
 
 
 def linear_weights(adv, mask, clip_eps, beta):
-    """Return the derivative of linear_loss with respect to logp, as nested lists."""
+    """Return the derivative of linear_loss with respect to logp, as nested lists.
+
+    Args:
+        adv: (B,).
+        mask: (B, T).
+        clip_eps: number.
+        beta: number.
+    """
     factors = [3 * (beta + clip_eps - a) / len(mask) for a in adv.reshape(-1).tolist()]
     return [[f * float(m) for m in row] for f, row in zip(factors, mask.tolist(), strict=True)]

@@ -21,6 +21,7 @@ from transformers import AutoModelForCausalLM, TrainerCallback, logging
 from beyond import losses
 from beyond.adapters.trl import TRLTrainer
 from beyond.hf import backend
+from beyond.losses import names
 from beyond.student.plugins import default_lab
 from beyond.tests import tiny
 
@@ -322,6 +323,21 @@ def test_advantages_are_trls_or_the_labs(folder, adv):
     assert torch.allclose(torch.tensor(list(made._logs["advantages"])), want, rtol=1e-3)
     used = torch.cat([b["advantages"] for b in made._buffered_inputs])  # TRL has shuffled them
     assert torch.allclose(used.sort().values, want.sort().values, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["dr_grpo", "rloo", "gspo", "dapo", "grpo"])
+def test_a_name_is_the_same_algorithm_as_elsewhere_unless_set_by_hand(folder, capsys, name):
+    default = {"beta": 0.0, "epsilon": 0.2}
+    made, own = trainer_of(folder, own={"loss": name}, **default), names.own(name)
+    bound = made.loss.keywords
+    assert (made.args.beta, bound["clip_eps"]) == (own["kl_beta"], own["clip_epsilon"])
+    assert bound.get("clip_high") == own["clip_high"] or own["clip_high"] is None
+    assert f"loss {name}: advantages {own['adv']}, " in capsys.readouterr().out
+    rewards = torch.tensor([1.0, 0, 0, 1, 1, 1, 0, 1])
+    want = losses.ADVANTAGES["group" if own["adv"] == "lab" else own["adv"]](rewards, 4)
+    assert torch.allclose(made.advantages(rewards, 4), want, atol=1e-3)
+    hand = trainer_of(folder, own={"loss": name, "adv": "trl"}, beta=0.2, epsilon=0.15)
+    assert (hand.args.beta, hand.loss.keywords["clip_eps"], hand.advantages) == (0.2, 0.15, None)
 
 
 # ---------------------------------------------------------------- refusals

@@ -9,7 +9,7 @@ import torch
 
 from tests.messages import explain
 from tests.mistakes import task4
-from tests.mistakes.search import fits, guesses, identify, named_crash, outcome
+from tests.mistakes.search import fits, guesses, identify, outcome
 
 from . import mistakes
 
@@ -120,7 +120,7 @@ class Checks:
     def parts(self, lab, p, given=None, **how):
         """Call the function; return the loss and the stats if they have the right form."""
         text, wanted = call_text(self.exercise, p), "a pair: loss (shape ()), stats (a dict)"
-        with named_crash(lab, text, wanted, lambda: self.found(lab, LOSS)):
+        with explain.named_crash(lab, text, wanted, lambda: self.found(lab, LOSS)):
             result = call(lab, self.exercise, p, given, **how)
         if result is None:
             explain.fail(text, wanted, "None", "any.none")

@@ -126,6 +126,32 @@ def test_overlong_shaping_lowers_the_reward_of_long_responses_only(quick):
     assert rewards.tolist() == [0.0] * 16 and silent == 1.0
 
 
+@pytest.mark.parametrize("right", [0.0, 1.0])
+def test_groups_of_equals_are_replaced_though_their_lengths_differ(quick, right):
+    """What is right and what it is worth are two things: shaping makes no signal."""
+    run = Run(spec_of("dapo_full", "long"))
+    G, sample = run.cfg.G, run.lab.sample_group
+    shares = iter([[1, 0], [2, 0], [1, 1]])  # of each draw: how many are right, a group each
+
+    def drawn(policy, prompts, answers, *more):
+        groups = sample(policy, prompts, answers, *more)
+        mask = groups["out"]["mask"]
+        for i in range(len(mask)):  # all lengths, and so all penalties
+            mask[i] = (torch.arange(mask.shape[1]) < mask.shape[1] - i % G).float()
+        counts = next(shares)
+        rows = [[1 - right] * n + [right] * (G - n) for n in counts]
+        return groups | {"rewards": torch.tensor(sum(rows, []))}
+
+    run.lab.sample_group, run.cfg.prompts_per_iter = drawn, 2
+    run.policy.head.bias.data[tinylm.END] = -99.0
+    _, rewards, silent = compare_run.collect(run, *run.task.backend.make_batch(2, run.rng))
+    assert silent == 0.5 and list(shares) == [[1, 1]]  # two draws have filled the batch
+    lengths = run.task.budget - torch.arange(2 * G) % G
+    worth = compare_run.overlong_penalty(lengths, run.task.budget, run.task.cache)
+    odd = ((rewards - worth).view(2, G).round() != right).sum(1)
+    assert odd.tolist() == [1, 2]  # the groups of equals are gone; what is kept is shaped
+
+
 def test_merged_groups_keep_their_log_probs(half_trained):
     lab, G = load_lab(SOLUTION), 3
     torch.manual_seed(0)
@@ -399,11 +425,11 @@ def test_ctrl_c_ends_well_and_the_same_command_goes_on(tmp_path):
     assert lines[-1]["done"].keys() == {"pass@1", "pass@4", "pass@8", "seconds"}
 
 
-def test_the_tables_in_the_chapter_are_those_of_the_kept_results(capsys, monkeypatch):
+def test_the_tables_of_the_page_are_those_of_the_kept_results(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["compare", "--kept", "--markdown"])
-    chapter = (compare.TOP / "chapter.md").read_text(encoding="utf-8")
+    page = (compare.TOP / "beyond" / "comparison.md").read_text(encoding="utf-8")
     assert compare.main() == 0
     tables = capsys.readouterr().out.strip().split("\n\n")
     assert len(tables) == 4
     for table in tables:
-        assert table in chapter, "chapter.md: paste the output of --kept --markdown again"
+        assert table in page, "comparison.md: paste the output of --kept --markdown again"

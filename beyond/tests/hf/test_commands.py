@@ -61,7 +61,7 @@ def test_the_wrong_sign_of_the_kl_is_seen_before_training(folder, tmp_path, caps
     assert train(folder, tmp_path / "out", "--lab", str(mine)) == 0
     said = capsys.readouterr().out
     assert "warning: the value of your grpo_loss is not that of Task 4" in said
-    assert f"-k task4 --lab={mine}" in said
+    assert f"-k task4 --lab={mine}" in said and said.count("warning: ") == 1
 
 
 @needs_solution
@@ -159,7 +159,7 @@ def test_sft_micro_batches_and_resume_change_nothing(tmp_path):
         whole.update(data.usable(tiny.rows(4), whole.policy))["loss"], abs=2e-3)
 
 
-def test_grpo_goes_on_from_sft(folder, tmp_path):
+def test_grpo_continues_from_sft(folder, tmp_path):
     path = tmp_path / "sft.jsonl"
     tiny.write_jsonl(path, tiny.rows(4))
     assert sft.main(["--data", str(path), "--model", str(folder), "--output-dir",
@@ -213,7 +213,7 @@ def test_smollm_run_leaves_results_curves_and_samples(folder, tmp_path, capsys):
     assert "| question | right | before | after |" in (out / "seed0" / "samples.md").read_text(
         encoding="utf-8")
     assert "gain: mean" in smollm_run.summary([result])
-    assert not checkpoints.found(out / "seed0")
+    assert [path.name for path in checkpoints.found(out / "seed0")] == ["checkpoint-2"]
 
 
 def test_without_network_the_command_to_bring_the_model_is_named(tmp_path, capsys, monkeypatch):

@@ -195,12 +195,15 @@ def test_a_resumed_sft_logs_the_same_means(tmp_path):
 
 @pytest.mark.parametrize("error, kind, said", [
     (torch.OutOfMemoryError("CUDA out of memory"), MemoryError, "lower micro_batch"),
-    (KeyboardInterrupt(), None, "Stopped by Ctrl-C after 0 of 20 steps")])
+    (KeyboardInterrupt(), None, "Stopped by Ctrl-C after 1 of 20 steps")])
 def test_sft_says_what_ended_it_and_keeps_the_model(tmp_path, capsys, error, kind, said):
     made = sft_trainer(tmp_path)
+    update = made.update
 
     def fails(rows):
-        raise error
+        if made.done == 1:
+            raise error
+        return update(rows)
 
     made.update = fails
     if kind:
@@ -223,18 +226,19 @@ def test_sft_stops_at_a_gradient_that_is_nan(tmp_path):
 
 
 def test_an_earlier_runs_checkpoints_are_put_aside(tmp_path, capsys):
-    older = sft_trainer(tmp_path, save_steps=4)
+    out = tmp_path / "x"
+    older = sft_trainer(out, save_steps=4)
     older.train(tiny.rows(8))
-    assert [p.name for p in sft.checkpoints.found(tmp_path)] == ["checkpoint-16", "checkpoint-20"]
-    newer = sft_trainer(tmp_path, save_steps=4, max_steps=6)
+    assert [p.name for p in sft.checkpoints.found(out)] == ["checkpoint-16", "checkpoint-20"]
+    newer = sft_trainer(out, save_steps=4, max_steps=6)
     newer.train(tiny.rows(8))
-    assert [p.name for p in sft.checkpoints.found(tmp_path)] == ["checkpoint-4"]
-    assert "they are in earlier-1 now" in capsys.readouterr().out
-    assert len(lines(tmp_path / "earlier-1", "training_log")) == 20
-    again = sft_trainer(tmp_path, save_steps=4, max_steps=6)
+    assert [p.name for p in sft.checkpoints.found(out)] == ["checkpoint-4", "checkpoint-6"]
+    assert f"it is now {out}.earlier-1" in capsys.readouterr().out
+    assert len(lines(tmp_path / "x.earlier-1", "training_log")) == 20
+    again = sft_trainer(out, save_steps=4, max_steps=6)
     again.train(tiny.rows(8), resume=True)  # of its own run, not of the older one
-    assert len(lines(tmp_path, "training_log")) == 6 == again.done
-    assert not (tmp_path / "earlier-2").exists()
+    assert len(lines(out, "training_log")) == 6 == again.done
+    assert not (tmp_path / "x.earlier-2").exists()
 
 
 def test_a_resume_from_an_older_checkpoint_puts_newer_ones_aside(tmp_path):
@@ -340,8 +344,9 @@ def test_ctrl_c_in_a_smollm_run_is_a_normal_end(folder, tmp_path, monkeypatch, c
     monkeypatch.setattr(backend, "sequence_logprobs", stopped)
     asked = ["--model", str(folder), "--only", "0", "--samples", "4", "--out", str(tmp_path / "o")]
     assert smollm_run.main(asked) == 130
-    assert "Stopped by Ctrl-C after 0 of 20 steps" in capsys.readouterr().out
-    assert (tmp_path / "o" / "seed0" / "final" / "model.safetensors").is_file()
+    said = capsys.readouterr().out
+    assert "Stopped by Ctrl-C after 0 of 20 steps: there is nothing to keep." in said
+    assert not (tmp_path / "o").exists()
     assert smollm_run.main(["--seeds", "0"]) == 2
 
 

@@ -84,7 +84,7 @@ def test_a_resume_says_which_settings_are_others_and_when_nothing_is_left(tmp_pa
     said = capsys.readouterr().out
     assert "resumed at step 9, with other settings: " in said
     assert "learning_rate 0.003 -> 0.0001" in said and "num_train_epochs 2 -> 3" in said
-    trainer(tmp_path, num_train_epochs=1, max_steps=9).train(tiny.rows(9), resume=True)
+    trainer(tmp_path, num_train_epochs=1).train(tiny.rows(9), resume=True)
     assert "all 6 steps are made" in capsys.readouterr().out
 
 
@@ -96,7 +96,7 @@ def test_a_checkpoint_of_other_weights_is_refused_in_one_line(tmp_path):
 
 @pytest.mark.parametrize("content, said", [
     (b"learning_rate: \xff", "is not UTF-8 text"),
-    (b"model: x", "model is no setting; give --model on the command line"),
+    (b"grupsize: 4", "did you mean group_size?"),
 ])
 def test_a_settings_file_that_cannot_be_used_is_named(tmp_path, capsys, content, said):
     path = tmp_path / "run.yaml"

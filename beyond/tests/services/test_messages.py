@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import tinylm
-from beyond import services_run
 from beyond.services.config import Role, ServicesConfig, add_arguments, from_flags
 from beyond.services.messages import (
     Completion,
@@ -188,18 +187,6 @@ def test_a_monarch_that_cannot_be_imported_is_one_line(tmp_path):
         env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and done.stderr == "" and done.stdout.count("\n") == 1
     assert "requirements-monarch.txt (libx.so: not found)" in done.stdout
-
-
-def test_an_earlier_run_is_put_aside_and_not_written_over(tmp_path, capsys):
-    services_run.put_aside(tmp_path)
-    for text in ("one", "two"):
-        (tmp_path / "checkpoint.pt").write_text(text, encoding="utf-8")
-        (tmp_path / "history.json").write_text(text, encoding="utf-8")
-        services_run.put_aside(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["earlier-1", "earlier-2"]
-    for name, text in (("earlier-1", "one"), ("earlier-2", "two")):
-        assert (tmp_path / name / "checkpoint.pt").read_text(encoding="utf-8") == text
-    assert "--resume" in capsys.readouterr().out
 
 
 # ============================================================== vLLM, a fake one

@@ -1,13 +1,13 @@
 """Services on Monarch, in real processes: equal to the plain loop, behind, killed, stopped.
 
-With LAB15_SLOW=1 also: two kills in 100 updates, a process that hangs, a HuggingFace model.
+With LAB15_SLOW=1 also: two kills in 100 updates, a process that hangs, a vLLM server, a fake one.
+A real model: test_real.py.
 """
 
 import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
 import statistics
 import subprocess
@@ -25,6 +25,7 @@ from monarch.actor import Actor, endpoint
 
 import tinylm
 from beyond import services_run
+from beyond.hf.config import GRPOConfig
 from beyond.services.actors import RewardActor
 from beyond.services.config import ServicesConfig
 from beyond.services.controller import Services
@@ -32,6 +33,7 @@ from beyond.services.processes import Dead, Replica, forgive_faults
 from beyond.services.vllm import VLLMGenerator
 from beyond.student.checks import Fault
 from beyond.student.plugins import load_student
+from beyond.tests import tiny
 from beyond.tests.services.fake_vllm import running
 
 TOP = Path(__file__).resolve().parents[3]
@@ -44,7 +46,7 @@ if not sys.platform.startswith("linux"):
     pytest.skip("these tests look into /proc", allow_module_level=True)
 
 
-def train(out, kills=(), how=signal.SIGKILL, lab=LAB, model=None, **settings):
+def train(out, kills=(), how=signal.SIGKILL, lab=LAB, **settings):
     """Train with services, end some on the way; return (weights, history, process ids).
 
     Args:
@@ -52,13 +54,12 @@ def train(out, kills=(), how=signal.SIGKILL, lab=LAB, model=None, **settings):
         kills: pairs (number of updates done, name of a replica), in order.
         how: the signal they get.
         lab: the lab file.
-        model: folder of a HuggingFace model, or None.
         **settings: of ServicesConfig.
     """
     waiting, seen = list(kills), {}
 
     async def go():
-        async with Services(ServicesConfig(**settings), lab, out, model) as services:
+        async with Services(ServicesConfig(**settings), lab, out) as services:
             seen.update(services.pids)
 
             def step(version):
@@ -354,28 +355,9 @@ def test_a_trainer_that_hangs_is_replaced_after_the_timeout(tmp_path):
 
 def hf_folder(path):
     """Write a tiny HuggingFace model; return its folder."""
-    from beyond.tests import tiny
-
     tiny.model().save_pretrained(path)
     tiny.tokenizer().save_pretrained(path)
     return str(path)
-
-
-@slow
-def test_a_huggingface_model_goes_through_the_same_services(tmp_path):
-    from beyond.hf import backend
-
-    folder = hf_folder(tmp_path / "model")
-    weights, history, _ = train(tmp_path / "out", [(1, "generator0")], model=folder,
-                                **SMALL, iters=3)
-    lab = load_student(LAB, backend)
-    policy, ref = (backend.load_or_train_sft(folder) for _ in range(2))
-    torch.manual_seed(0)
-    cfg, rng = lab.GRPOConfig(iters=3, prompts_per_iter=4, G=4), random.Random(0)
-    opt = torch.optim.Adam(policy.parameters(), lr=cfg.lr)
-    for _ in range(3):
-        lab.grpo_step(policy, ref, opt, *lab.make_batch(4, rng), cfg)
-    assert equal(weights, policy.state_dict()) and history["restarts"] == {"generator0": 1}
 
 
 @slow
@@ -384,8 +366,11 @@ def test_a_vllm_server_takes_a_generators_place(tmp_path):
 
     async def go(url):
         server = VLLMGenerator(url, folder, tmp_path / "weights")
-        cfg = ServicesConfig(**SMALL, iters=3, mode="async", staleness=1, correction="tis")
-        async with Services(cfg, LAB, tmp_path, folder, generators=[server]) as services:
+        hf = GRPOConfig(max_steps=3, num_train_epochs=3, prompts_per_step=4, group_size=4,
+                        loss="grpo", max_new_tokens=16)
+        cfg = ServicesConfig.real(hf, mode="async", staleness=1, correction="tis")
+        async with Services(cfg, LAB, tmp_path, folder, generators=[server],
+                            rows=tiny.rows(8)) as services:
             assert set(services.pids) == {"trainer", "reward0", "reference0"}
             return await services.run(tell=lambda line: None)
 
@@ -393,4 +378,4 @@ def test_a_vllm_server_takes_a_generators_place(tmp_path):
         history = asyncio.run(go(url))
     asked = [path for path, _ in seen]
     assert asked.count("/v1/completions") == 3 and asked.count("/collective_rpc") == 2
-    assert history["weight_version"] == [0, 0, 1] and len(history["weight_mean"]) == 3
+    assert history["weight_version"] == [0, 0, 1] and len(history["loss"]) == 3

@@ -124,9 +124,10 @@ def test_a_name_that_could_not_be_imported_is_said(tmp_path):
 def test_the_loss_is_tried_before_training_and_right_files_pass(tmp_path):
     with pytest.raises(LabError, match="Task 4"):
         plugins.loss_differs(student(tmp_path, "grpo_loss", "return None"))
-    wrong = plugins.loss_differs(student(tmp_path, "k3_kl", "return -right(*args)"))
-    assert wrong.endswith(f'-k task4 --lab="{tmp_path / "my lab.py"}"')
-    assert plugins.loss_differs(student(tmp_path, "k3_kl", "return right(*args)")) is None
+    wrong = "loss, stats = right(*args); return -loss, stats"
+    assert plugins.loss_differs(student(tmp_path, "grpo_loss", wrong)) == "value"
+    assert plugins.loss_differs(student(tmp_path, "k3_kl", "return -right(*args)")) is None
+    assert plugins.loss_differs(student(tmp_path, "grpo_loss", "return right(*args)")) is None
     assert how_to_test(2, "a/b.py").endswith("--lab=a/b.py")
 
 

@@ -160,8 +160,8 @@ def gives_nothing(prompts, responses):
 
 
 @pytest.mark.parametrize("reward, said", [
-    (lambda response, colour: 1.0, "wants 'colour', and the data has no such column; there are"),
-    (lambda prompts, responses, level: level, "wants 'level'"),
+    (lambda response, colour: 1.0, "needs 'colour', and the data has no such column; there are"),
+    (lambda prompts, responses, level: level, "needs 'level'"),
     (gives_nothing, "reward gives_nothing gave None, not a list of 1 scores"),
     (lambda prompts, responses: 1.0, "gave 1.0, not a list"),
     (lambda prompts, responses: {"a": 1.0}, "not a list"),

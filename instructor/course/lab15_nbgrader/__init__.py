@@ -1,4 +1,4 @@
 """What nbgrader loads in this course; instructor/builders/course.py copies it into the folder.
 
-Nothing here imports the repository, so that the folder works from wherever it lies.
+Nothing here imports the repository, so that the folder works wherever it is copied.
 """

@@ -82,7 +82,7 @@ class Collector(FileNameCollectorPlugin):
         self.seen: set[tuple[str, str]] = set()
 
     def collect(self, submitted_file: str) -> dict[str, Any] | None:
-        """Return the student, the file's name, and the time if the zip's name tells it."""
+        """Return the student, the file's name, and the time if it is in the zip's name."""
         path = Path(submitted_file)
         match = NAME.fullmatch(path.parent.name)
         if not match or path.name not in (*WANTED, "handed_in.txt"):
@@ -152,7 +152,7 @@ def _named(files: list[Path], most: int = 4) -> str:
 
 
 def _files(student: Path) -> list[Path]:
-    """Return the files at the top of a folder, or where the wanted ones lie below it."""
+    """Return the files of a folder, or of the one below it that has the wanted files."""
     for name in WANTED:
         found = sorted(student.rglob(name), key=lambda p: (len(p.parts), p))
         if found := [p for p in found if not p.is_symlink()]:

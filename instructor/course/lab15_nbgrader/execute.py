@@ -1,4 +1,4 @@
-"""Run a student's notebook so that it can cost nobody anything: time, memory, points, a browser."""
+"""Run a student's notebook with limits on time, memory and output; make its outputs harmless."""
 
 import re
 import time
@@ -37,7 +37,11 @@ class SafeExecute(Execute):
         self.shutdown_kernel = "immediate"  # nothing in it is worth waiting for
 
     def preprocess(self, nb: NotebookNode, resources: Any, km: Any = None) -> Any:
-        """Run all cells; what did not run is simply not in resources[RAN]."""
+        """Run all cells; list those that ran in resources[RAN].
+
+        Raises:
+            NoSandbox: there is none, and the notebook was not run.
+        """
         if not kernel.trusted() and (reason := kernel.problem()):
             # Not the student's fault: no verdict, and nothing was run.
             raise kernel.NoSandbox(f"{reason}. {kernel.REMEDY}")

@@ -44,7 +44,13 @@ def pages_only(here: Path) -> Any:
 
 
 def configure(c: Any, here: Path, hidden: list[str]) -> None:
-    """Fill in nbgrader's configuration for a course folder."""
+    """Fill in nbgrader's configuration for a course folder.
+
+    Args:
+        c: nbgrader's configuration.
+        here: the course folder.
+        hidden: folders that students' cells must not see.
+    """
     c.CourseDirectory.root = str(here)
     c.CourseDirectory.course_id = "lab15"
     c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", ".pytest_cache"]

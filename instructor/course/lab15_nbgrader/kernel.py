@@ -1,7 +1,7 @@
 """A kernel in bubblewrap: a student's cells see Python, their own folder, and nothing else.
 
 No network, no environment, no file of the course but the submission's own, read-only; limits on
-processes, memory, processor time and scratch space. The kernel's sockets lie in a folder that
+processes, memory, processor time and scratch space. The kernel's sockets are in a folder that
 exists only inside; this process reaches them through /proc/PID/root. So not even the way to talk
 to the kernel is a place on your disk where it can write.
 """
@@ -49,7 +49,7 @@ class NoSandbox(RuntimeError):
 
 
 def trusted() -> bool:
-    """Return whether the teacher has said that no sandbox is wanted."""
+    """Return whether the teacher has switched the sandbox off (LAB15_TRUST=1)."""
     return os.environ.get("LAB15_TRUST", "") not in ("", "0")
 
 
@@ -92,14 +92,14 @@ def _try_out() -> str | None:
         finally:
             process.kill()
         error = process.stderr.read()[-300:].decode("utf-8", "replace").strip()
-    return f"bubblewrap does not start: {error or 'it says nothing'}"
+    return f"bubblewrap does not start: {error or 'it gives no reason'}"
 
 
 def child_of(said: int) -> int:
-    """Return the process id that bubblewrap tells on a pipe; close it.
+    """Return the process id that bubblewrap writes to a pipe; close the pipe.
 
     Raises:
-        NoSandbox: it tells nothing.
+        NoSandbox: it writes none.
     """
     text = b""
     with os.fdopen(said, "rb", buffering=0) as file:
@@ -132,7 +132,7 @@ def _mounts() -> list[str]:
             wanted.add(prefix)
     found = sorted({os.path.normpath(p) for p in wanted if os.path.isdir(p)}, key=len)
     if "/" in found:
-        raise NoSandbox("Python lies in the root folder; use a virtual environment")
+        raise NoSandbox("Python is installed in the root folder; use a virtual environment")
     return [p for i, p in enumerate(found) if not any(_inside(p, q) for q in found[:i])]
 
 
@@ -170,7 +170,10 @@ def bwrap_command(
     Args:
         folder: the submission; it is seen as /lab, read-only.
         extra: further arguments for bubblewrap.
-        hidden: folders that must not be seen even if they lie inside of what Python needs.
+        hidden: folders that must not be seen even if they are inside a folder that Python needs.
+
+    Raises:
+        NoSandbox: bubblewrap is missing, or Python is in the root folder.
     """
     bwrap = find_bwrap()
     if bwrap is None:
@@ -224,7 +227,7 @@ def _launcher() -> str:
 class SandboxKernelManager(AsyncKernelManager):
     """Starts one kernel in a sandbox; no kernel needs to be installed under any name."""
 
-    hidden: tuple[str, ...] = ()  # folders that are never seen, wherever they lie
+    hidden: tuple[str, ...] = ()  # folders that are never seen, wherever they are
     first: int | None
 
     def __init__(self, **kwargs: Any):
@@ -243,7 +246,7 @@ class SandboxKernelManager(AsyncKernelManager):
             raise NoSandbox(f"{reason}. {REMEDY}")
         os.chmod(self.connection_file, 0o644)  # its folder is closed to everybody else
         said, says = os.pipe()
-        # The file alone is bound: nothing else that may lie beside it.
+        # The file alone is bound, not its folder.
         extra = ("--ro-bind", self.connection_file, "/connection.json", "--info-fd", str(says))
         command = bwrap_command(os.path.abspath(kw["cwd"]), extra, self.hidden)
         command += [sys.executable, "-s", "-P", "-B", "-c", _launcher(), "-f", "/connection.json"]

@@ -198,7 +198,13 @@ def _keep(path: Path, folder: Path) -> None:
 
 
 def repair_one(course: Path, student: str, assignment: str = ASSIGNMENT) -> list[str]:
-    """Repair one student's submission; return what had to be done."""
+    """Repair one student's submission; return what had to be done.
+
+    Args:
+        course: the course folder.
+        student: name of a folder in submitted/.
+        assignment: name of the assignment.
+    """
     folder = course / "submitted" / student / assignment
     book = folder / f"{assignment}.ipynb"
     original = course / "release" / assignment / book.name

@@ -26,14 +26,14 @@ NOT_GRADED = "NOT GRADED: "
 
 
 class Verdict(NamedTuple):
-    """What the grader says of one task."""
+    """The grader's verdict on one task."""
 
     points: float
     text: str
 
 
 class NoVerdict(ValueError):
-    """There is no result that may be believed; the text says why."""
+    """No trustworthy result exists; the message gives the reason."""
 
 
 def find(results: Path, student: str) -> Path:
@@ -90,6 +90,11 @@ def same_file(results: Path, student: str, submission: Path) -> bool:
 
     The grader may have read it as another encoding, found it unreadable, or chosen a file of
     another name; so it has written down hashes of what it saw.
+
+    Args:
+        results: the grader's folder.
+        student: as in the results.
+        submission: the folder that nbgrader grades.
     """
     graded = find(results, student) / LAB_FILE
     seen = _read(graded.parent)["extra_data"].get("handed_in")
@@ -198,7 +203,7 @@ class SaveScores(SaveAutoGrades):
 
 
 class HideHiddenTests(NbGraderPreprocessor):
-    """For feedback: cuts hidden tests that a teacher has added, and what their failing tells.
+    """For feedback: remove a teacher's hidden tests and what their failures reveal.
 
     nbgrader shows them. This course's own notebook has none: its hidden tests are the grader's.
     """

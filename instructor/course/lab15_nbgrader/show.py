@@ -1,7 +1,7 @@
 """How a student's notebook is shown to the teacher: as text, formulas and pixels.
 
 nbgrader's pages put the HTML in a Markdown cell into the page as it is. There it runs with the
-rights of your Jupyter server, whatever nbconvert's own sanitize_html says, and a link needs no
+rights of your Jupyter server, whatever nbconvert's own sanitize_html is set to, and a link needs no
 more than a click. Here HTML is text, a link is http(s) or mailto and shows where it leads, and a
 picture is one that was pasted into the notebook. What is left goes through nh3.
 """
@@ -127,7 +127,7 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
 
 
 def is_link(url: str) -> bool:
-    """Whether an address may be followed; every doubt is a no."""
+    """Return whether an address may be followed; every doubt is a no."""
     scheme, colon, rest = url.partition(":")
     known = scheme.lower() in LINKS and bool(rest)
     return known and (scheme.lower() == "mailto" or rest.startswith("//"))
@@ -237,7 +237,7 @@ class Harmless(Preprocessor):
 
 
 def _is_sound(about: Any) -> bool:
-    """Whether a cell's marks of nbgrader can stand in a page."""
+    """Return whether a cell's marks of nbgrader can stand in a page."""
     if not isinstance(about, dict):
         return False
     name = about.get("grade_id")

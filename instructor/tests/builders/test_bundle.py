@@ -1,4 +1,4 @@
-"""The student's bundle works on its own, tells nothing it should not, and has the same bytes."""
+"""The student's bundle works on its own, gives no answer away, and has the same bytes."""
 
 import io
 import json
@@ -87,7 +87,7 @@ def test_links_of_all_texts_lead_somewhere(unzipped):
 def test_readme_names_no_room_that_is_missing(unzipped):
     graded, folder = unzipped
     text = (folder / "README.md").read_text(encoding="utf-8")
-    room = text.split("## Your room")[1].split("\n## ")[0]
+    room = text.split("## What is where")[1].split("\n## ")[0]
     assert "instructor" not in room and "beyond" not in room and "lab15_grpo.py   edit" in room
     assert ("solutions/" in room) != graded and "For teachers" not in text
     assert "## Not in this bundle" in text and "## Licence" in text
@@ -220,7 +220,7 @@ def test_links_and_sections_are_changed_as_stated():
     assert pages.without_dead_links("README.md", text, present) == (
         "[a](chapter.md#x) b (not in this bundle) c (not in this bundle) [d](https://x.y)\n"
         "```\n[e](no)\n```\n")
-    readme = ("# T\n\n## Your room\n\n    tests/   run          solutions/  later\n"
+    readme = ("# T\n\n## What is where\n\n    tests/   run          solutions/  later\n"
               "    beyond/, tests/: ignore\n\n## For teachers\n\nx\n\n## Changes\n\ny\n")
     made = pages.readme(readme, present)
     assert "    tests/   run\n    tests/: ignore\n\n" in made and "teachers" not in made

@@ -66,6 +66,48 @@ def run(name: str, key: str) -> float:
     return formulas.mean([formulas.mean(row[part:]) for row in rows])
 
 
+def run_at(name: str, key: str, it: int) -> float:
+    """An experiment after an iteration: its evaluation, or the mean of the ten iterations up to it.
+
+    Mean of the seeds.
+    """
+    path = FIGURES / "runs" / f"{name}.json"
+    histories = [r["history"] for r in json.loads(path.read_text(encoding="utf-8"))["runs"]]
+    if key.startswith("acc_"):
+        return formulas.mean([h[key][h["eval_iter"].index(it)] for h in histories])
+    return formulas.mean([formulas.mean(h[key][it - 10 : it]) for h in histories])
+
+
+def trial_seeds() -> int:
+    """The smallest number of seeds that a trial was measured with."""
+    from notebooks import trials
+
+    return min(len(record["runs"]) for record in trials.stored().values())
+
+
+def bug(letter: str, key: str) -> float:
+    """The end of the detective's run with this bug; the text need not give its number away."""
+    from notebooks import detective
+
+    numbers = detective.NUMBERS
+    found = [n for n in numbers if detective.digest(n, letter) in detective.PAIRS]
+    return run(f"detective_{found[0]}", key)
+
+
+def trial(name: str, key: str, it: int | None = None) -> float:
+    """A quantity of notebooks/trials.json: at an iteration, or at the end."""
+    from notebooks import trials
+
+    return trials.at(name, key, it)
+
+
+@cache
+def story() -> dict:
+    """The eight responses to 37+48= and what one step makes of them."""
+    path = ROOT / "notebooks" / "story.json"
+    return json.loads(path.read_text(encoding="utf-8"))["story"]
+
+
 def curve(key: str, at: int) -> float:
     """A point of the base runs' curves, mean over the seeds."""
     return formulas.mean([run["history"][key][at] for run in results("accuracy")["runs"]])
@@ -82,6 +124,53 @@ def bench(part: str) -> float:
     """Milliseconds of a part of grpo_step."""
     path = ROOT / "beyond" / "bench" / "results" / "step.json"
     return json.loads(path.read_text(encoding="utf-8"))["cpu_ms"][part]
+
+
+@cache
+def comparison(task: str) -> list[dict]:
+    """The kept runs of beyond.compare on a task; the first entry says how they were made."""
+    path = ROOT / "beyond" / "bench" / "results" / f"compare_{task}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def compared(task: str, variant: str, key: str, last: int = 3) -> float:
+    """A variant's curve, mean of the seeds and of the last evaluations (0: all but the first)."""
+    rows = [run["curves"][key] for run in comparison(task)[1:] if run["variant"] == variant]
+    return formulas.mean([formulas.mean(row[-last:] if last else row[1:]) for row in rows])
+
+
+def compared_iters(task: str) -> int:
+    """Iterations of the runs on a task."""
+    return comparison(task)[0]["iters"]
+
+
+def _refills() -> list[tuple[list[float], list[float]]]:
+    """dapo_full's seeds: (batches drawn at the least until each evaluation, accuracies)."""
+    found = []
+    for run in comparison("long")[1:]:
+        if run["variant"] == "dapo_full":
+            curves, drawn = run["curves"], [0.0]
+            silent = curves["train_frac_zero_signal"]
+            for i in range(1, len(silent)):  # a batch with so few mixed groups is filled up
+                steps = curves["iter"][i] - curves["iter"][i - 1]
+                drawn.append(drawn[-1] + steps / (1 - silent[i]))
+            found.append((drawn, curves["sampled"]))
+    return found
+
+
+def refill_batches() -> float:
+    """How many batches dapo_full draws at the least, mean of the seeds."""
+    return formulas.mean([drawn[-1] for drawn, _ in _refills()])
+
+
+def refill_at_equal_samples() -> float:
+    """dapo_full's accuracy, interpolated, where it has drawn as many batches as the others."""
+    values, end = [], compared_iters("long")
+    for drawn, accuracy in _refills():
+        i = next(i for i, x in enumerate(drawn) if x >= end)
+        t = (end - drawn[i - 1]) / (drawn[i] - drawn[i - 1])
+        values.append(accuracy[i - 1] + t * (accuracy[i] - accuracy[i - 1]))
+    return formulas.mean(values)
 
 
 def band(i: int) -> float:
@@ -123,12 +212,13 @@ def surrogate_loss(tokens) -> float:
 def names() -> dict:
     """All that an expression may use."""
     public = {k: v for k, v in vars(formulas).items() if not k.startswith("_")}
-    own = (cfg, recipe, parameters, heldout, fig, run, curve, tail, bench, band, hand,
-           clip_share, surrogate_loss)
+    own = (cfg, recipe, parameters, heldout, fig, run, run_at, bug, trial, trial_seeds, curve,
+           tail, bench, compared, compared_iters, refill_batches, refill_at_equal_samples, band,
+           hand, clip_share, surrogate_loss)
     return {
         "__builtins__": {"min": min, "max": max, "sum": sum, "abs": abs, "round": round,
                          "range": range, "len": len},
         **public, "exp": math.exp, "log": math.log, "hypot": math.hypot, "FIVE": FIVE,
-        "HAND_RHO": _RHO, "RHO": other_losses.RHO, "D": other_losses.D,
+        "HAND_RHO": _RHO, "STORY": story(), "RHO": other_losses.RHO, "D": other_losses.D,
         "loss": SimpleNamespace(**vars(other_losses)), **{f.__name__: f for f in own},
     }

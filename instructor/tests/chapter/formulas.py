@@ -88,6 +88,23 @@ def raw(rewards):
     return rewards
 
 
+def gain(p, G):
+    """By how much dividing by the std multiplies the gradient of a prompt, for groups of G."""
+    return estimate(p, G, adv)[0] / (p * (1 - p))
+
+
+def whitened_by_tokens(groups, lengths):
+    """The advantages of some groups, normalized once more with mean and std over all tokens.
+
+    Args:
+        groups: lists of rewards.
+        lengths: the tokens of each response, in the same shape.
+    """
+    rows = [(a, n) for rs, ns in zip(groups, lengths) for a, n in zip(adv(rs), ns)]
+    tokens = [a for a, n in rows for _ in range(n)]
+    return [[(a - mean(tokens)) / std(tokens) for a in adv(rs)] for rs in groups]
+
+
 def zero_signal(p, G):
     """Chance that all G responses get the same reward."""
     return p**G + (1 - p) ** G
@@ -178,6 +195,22 @@ def expected_gradient(derivative, pi=PI, ref=REF):
     rows = [[p * derivative(p, q) * ((i == j) - pi[j]) for i, (p, q) in enumerate(pairs)]
             for j in range(len(pi))]
     return [sum(row) for row in rows]
+
+
+# Two tokens: after a, the policy says one of three symbols like this, the reference like that;
+# after b and c the two agree.
+PI_AFTER_A, REF_AFTER_A = (2 / 3, 1 / 6, 1 / 6), (1 / 6, 1 / 6, 2 / 3)
+
+
+def two_token_gradient(h=1e-6):
+    """The gradient of the KL of responses of two tokens by the first token's logits."""
+    def at(j, step):
+        z = [math.log(p) + (step if i == j else 0) for i, p in enumerate(PI)]
+        total = sum(map(math.exp, z))
+        first = [math.exp(x) / total for x in z]
+        return kl(first, REF) + first[0] * kl(PI_AFTER_A, REF_AFTER_A)
+
+    return [(at(j, h) - at(j, -h)) / (2 * h) for j in range(len(PI))]
 
 
 def d_k1(p, q):

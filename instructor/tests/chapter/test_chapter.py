@@ -14,14 +14,14 @@ from unittest import mock
 
 import pytest
 
-from instructor.tests.chapter import comments, facts, other_losses, update
-from instructor.tests.chapter.comments import CHAPTER, NOTES, read
+from instructor.tests.chapter import comments, facts, other_losses, update, words
+from instructor.tests.chapter.comments import CHAPTER, NOTES, PAGES, read
 from tests.labfile import ROOT, TASKS
 
 TEXT = read(CHAPTER)
 SPEECH = comments.visible(comments.without_fences(TEXT))  # without code, comments, hints
-SECTIONS = 14
-DOCUMENTS = [CHAPTER, NOTES]
+SECTIONS = 15
+DOCUMENTS = [CHAPTER, NOTES, *PAGES]
 FIGURE = r"!\[([^\]]*)\]\(([^)\s]+)\)"
 
 
@@ -231,7 +231,7 @@ def test_references_lead_to_sections(name):
     text = comments.visible(read(name))
     pattern = r"\bsections? (\d+)(?:(?: (?:and|to)|,) (\d+))?(?: and (\d+))?"
     numbers = re.findall(pattern, text, re.I)
-    assert len(numbers) > 3 or name == NOTES
+    assert len(numbers) > 3 or name != CHAPTER
     for n in (int(n) for found in numbers for n in found if n):
         assert 1 <= n <= SECTIONS, f"there is no section {n}"
 
@@ -240,23 +240,56 @@ def test_references_lead_to_sections(name):
 def test_task_sections_are_laid_out_alike(n):
     start = TEXT.index(f"\n## {TASKS[n].section}. ")
     own = TEXT[start : TEXT.index("\n## ", start + 1)]
-    parts = ["**Question.**", "![", "**Intuition.**", "**In the code's names.**",
-             "**Worked numbers.**", f"In code: `lab15_grpo.py: {TASKS[n].name}`", "**Exercise:**",
-             f"`python -m pytest -q -k task{n}`", "<details>", "**Pitfalls.**",
-             "| symptom | cause | check |", "**Experiments.**", "`python lab15_grpo.py --",
-             "**Reading.**"]
+    parts = ["**You will be able to**", "Reading: ", "**Idea.**", "**In the code's names.**",
+             "**By hand.**", f"In code: `lab15_grpo.py: {TASKS[n].name}`", "**Exercise:**",
+             f"`python -m pytest -q -k task{n}`", "<summary>Hint 1</summary>",
+             "**Typical mistakes.**", "| symptom | cause | check |", "**Try it.**",
+             "`python lab15_grpo.py --", "**What it does in training.**", "**Further reading.**",
+             "**Quiz.**", "**In short.**"]
     places = [own.find(part) for part in parts]
     assert -1 not in places, f"missing: {parts[places.index(-1)]}"
     assert places == sorted(places)
+    training, reading, quiz, short = (own.index(part) for part in parts[-4:])
+    assert own[training:reading].count("![") == 1  # what was measured comes last
+    questions = re.findall(r"^(\d)\. .*?^<details><summary>Answer</summary>\n\n(.+?)</details>",
+                           own[quiz:short], re.M | re.S)
+    assert [number for number, _ in questions] == ["1", "2", "3"]
+    assert all(answer.strip() for _, answer in questions)
+    assert len(re.findall(r"^- ", own[short:], re.M)) == 3
+
+
+def all_figures():
+    """Return (alternative text, path from the top) of the figures of chapter and pages."""
+    text = "\n".join(map(read, [CHAPTER, *PAGES]))
+    return [(alt, target.removeprefix("../")) for alt, target in re.findall(FIGURE, text)]
+
+
+CURVES = r"accuracy|ends at|curve|stalls|in training|in the log|KL |clip_frac is"
+SYMPTOMS = r"^\| (?:symptom|what you see) \|.*\n\|[-|]+\n((?:\|.*\n)+)"
+
+
+def test_what_a_mistake_does_to_the_curves_was_measured():
+    """Each symptom that speaks of a curve shows a number, and a run stands behind it."""
+    seen = 0
+    for scope in comments.scopes(TEXT):
+        measured = {c.shown for c in scope.checks
+                    if c.expression and re.search(r"\b(trial|bug|run|run_at|fig)\(", c.expression)}
+        for table in re.findall(SYMPTOMS, scope.prose, re.M):
+            for row in table.splitlines():
+                symptom = row.split("|")[1]
+                if re.search(CURVES, symptom) and "where it started" not in symptom:
+                    seen += 1
+                    assert measured & {m[0] for m in comments.numbers(symptom)}, row
+    assert seen > 8
 
 
 def own_figures():
     """Return (alternative text, path); those of beyond.compare have results of their own kind."""
-    return [f for f in re.findall(FIGURE, TEXT) if "/compare_" not in f[1]]
+    return [f for f in all_figures() if "/compare_" not in f[1]]
 
 
 def test_figures_have_a_file_an_alternative_text_and_results():
-    for text, target in re.findall(FIGURE, TEXT):
+    for text, target in all_figures():
         assert len(text.split()) >= 5 and (ROOT / target).stat().st_size > 0
     assert len(own_figures()) >= 8
     for text, target in own_figures():
@@ -266,13 +299,26 @@ def test_figures_have_a_file_an_alternative_text_and_results():
 
 def test_runs_behind_the_numbers_have_five_seeds():
     """The chapter says so; python -m notebooks.experiments measures those that are missing."""
-    names = set(re.findall(r'\brun\("(\w+)"', TEXT + read(NOTES)))
+    names = set(re.findall(r'\brun\("(\w+)"', "".join(map(read, DOCUMENTS))))
     for _, target in own_figures():
         names |= set(facts.results(Path(target).stem).get("sources", {}))
     assert names
     runs = {n: json.loads((facts.FIGURES / "runs" / f"{n}.json").read_text("utf-8"))["runs"]
             for n in sorted(names)}
     assert not {name: len(found) for name, found in runs.items() if len(found) != 5}
+
+
+def test_the_glossary_is_sorted_and_explains_words_of_the_chapter():
+    text, glossary = TEXT.split("## 15. Glossary")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", glossary, re.M)[1:]
+    names = [name.replace("`", "") for name, _ in rows]
+    assert len(names) > 30 and names == sorted(names, key=str.lower)
+    spoken = text.lower()
+    for name in names:
+        for word in name.split(", "):
+            assert re.search(rf"\b{re.escape(word.lower().removesuffix('y'))}", spoken), word
+    defined = {"policy", "rollout", "advantage", "surrogate", "batch", "baseline", "critic"}
+    assert not [word for word in defined if word not in " ".join(names)]
 
 
 def test_nothing_is_left_to_be_filled_in():
@@ -291,13 +337,20 @@ def test_the_solution_is_not_in_the_chapter():
 # ---------------------------------------------------------------- words and form
 
 
-def test_length():
-    # Neither alternative texts and hints nor the table that beyond/ puts in.
-    other = (r"<!-- compare:start -->.*<!-- compare:end -->|<!--.*?-->|"
-             r"!\[[^\]]*\]|<details>.*?</details>")
-    text = comments.blank(other, TEXT)
-    words = [word for word in text.split() if re.search(r"\w", word)]
-    assert 6000 <= len(words) <= 9000, len(words)
+def test_length_and_density():
+    rows = words.counted(TEXT)
+    path = sum(row.words for row in rows if row.number in words.PATH)
+    assert 4500 <= path <= words.MOST_WORDS, path
+    assert sum(row.decimals for row in rows) <= words.MOST_DECIMALS
+
+
+def test_words_and_decimals_are_counted():
+    text = ("## 3. A title\n\nTwo words, 1.5 and 20% (2402.03300).\n\n| a | 2.5 |\n|---|---|\n"
+            "\n    code = 3.5\n\n<!-- check: 4.5 = 1 -->\n\n**Quiz.**\n\n1. 5.5\n\n"
+            "**In short.**\n\n- end\n")
+    row = words.counted(text)[1]
+    assert (row.number, row.title, row.decimals) == (3, "A title", 2)
+    assert row.words == len("3. A title Two words, 1.5 and 20% In short. end".split())
 
 
 def test_lines_are_short():
@@ -307,7 +360,10 @@ def test_lines_are_short():
 
 
 def test_papers_are_well_formed():
-    papers = re.findall(r"\b\d{4}\.\d{5}\b", TEXT)
+    papers = re.findall(comments.ARXIV, TEXT)
+    for name in DOCUMENTS:  # each number leads to its paper
+        links = re.findall(r"\]\(https://arxiv\.org/abs/([^)]+)\)", read(name))
+        assert set(links) == set(re.findall(comments.ARXIV, read(name))), name
     assert len(set(papers)) > 15
     for paper in papers:
         assert 7 <= int(paper[:2]) <= 26 and 1 <= int(paper[2:4]) <= 12

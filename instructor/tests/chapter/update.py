@@ -1,9 +1,9 @@
-"""Put new measured numbers into chapter.md and solutions/notes.md.
+"""Put new measured numbers into chapter.md, its pages and solutions/notes.md.
 
     python -m instructor.tests.chapter.update           after make experiments and make figures
     python -m instructor.tests.chapter.update --check   write nothing, print what would change
 
-Only numbers whose check comment reads a file of results (fig, run, curve, tail, bench) change:
+Only numbers whose check comment reads a file of results (fig, run, trial, curve, ...) change:
 the number in the text and the one in the comment, with as many digits as before. A sentence that
 is no longer true with its new number is for a person to find: the changes are printed.
 """
@@ -13,10 +13,11 @@ import re
 import sys
 
 from instructor.tests.chapter import comments, facts
-from instructor.tests.chapter.comments import CHAPTER, NOTES, Check, Scope, numbers
+from instructor.tests.chapter.comments import CHAPTER, NOTES, PAGES, Check, Scope, numbers
 from tests.labfile import ROOT
 
-MEASURED = re.compile(r"\b(fig|run|curve|tail|bench)\(")
+_READERS = r"fig|run|run_at|bug|trial|curve|tail|bench|compared|refill_\w+"
+MEASURED = re.compile(rf"\b({_READERS})\(|\bSTORY\[")
 
 
 def as_shown(check: Check, value: float) -> str:
@@ -50,7 +51,8 @@ def places(text: str, number: str) -> list[tuple[int, int]]:
 
 def hidden(text: str) -> str:
     """Return a text of the same length in which a reader's numbers stay and the rest is blank."""
-    code, links = r"^```.*?^```$|<details>.*?</details>|<!--.*?-->", r"(?<=\])\([^)\s]*\)"
+    code = r"^```.*?^```$|<details><summary>Hint.*?</details>|<!--.*?-->"
+    links = r"(?<=\])\([^)\s]*\)"
     pictures, tags = r"!\[[^\]]*\]\([^)\s]*\)", r"</?[a-z]+[^>\n]*>"
     for pattern in (code, pictures, tags, links):
         text = re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.M | re.S)
@@ -85,14 +87,14 @@ def renewed(text: str, names: dict) -> tuple[str, list[str]]:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Renew both documents; return 1 if --check found something to change."""
+    """Renew all documents; return 1 if --check found something to change."""
     parser = argparse.ArgumentParser(prog="python -m instructor.tests.chapter.update",
                                      description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing")
     check = parser.parse_args(args).check
     names, found = facts.names(), 0
-    for name in (CHAPTER, NOTES):
+    for name in (CHAPTER, NOTES, *PAGES):
         text, said = renewed(comments.read(name), names)
         found += len(said)
         print("\n".join(f"{name} {line}" for line in said) or f"{name}: nothing to change")

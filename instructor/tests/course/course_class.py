@@ -1,7 +1,9 @@
 """A class for the tests of the nbgrader course: sound, damaged and hostile submissions."""
 
+import argparse
 import copy
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -81,7 +83,15 @@ SCRIPT = "<script>owned()</script><img src=x onerror='owned()'>[x](javascript:ow
 
 
 def book(released, answer=WARMUP, essay=ESSAY, extra=(), where=0):
-    """Return a student's notebook: the released one, filled in; extra cells at an index."""
+    """Return a student's notebook: the released one, filled in; extra cells at an index.
+
+    Args:
+        released: the notebook that students get.
+        answer: of the warm-up.
+        essay: its text.
+        extra: more cells, or their code.
+        where: index of the first of them.
+    """
     made = copy.deepcopy(released)
     for cell in made.cells:
         if cell["id"] == "warmup-answer" and answer:
@@ -175,7 +185,13 @@ PLANTED = {
 
 
 def hand_in(place, released, course):
-    """Write the class's submissions to a folder, most as zips; return the students."""
+    """Write the class's submissions to a folder, most as zips; return the students.
+
+    Args:
+        place: the folder.
+        released: the notebook that students get.
+        course: the course folder, at which some of them aim.
+    """
     made = notebooks(released, course)
     for student, content in made.items():
         text = nbformat.writes(content) if isinstance(content, dict) else content
@@ -207,7 +223,14 @@ def results(course, _flags=None):
 
 
 def write_result(results_folder, student, points, submission=None):
-    """Write one student's results.json and the graded file."""
+    """Write one student's results.json and the graded file.
+
+    Args:
+        results_folder: the grader's.
+        student: name of a folder in it.
+        points: {task: points}.
+        submission: folder with the graded file, or None.
+    """
     tests = [
         {
             "name": f"Task {n}: {TASKS[n].name}",
@@ -224,3 +247,16 @@ def write_result(results_folder, student, points, submission=None):
     (folder / "results.json").write_text(text, encoding="utf-8")
     if submission and (submission / "lab15_grpo.py").is_file():
         (folder / "lab15_grpo.py").write_bytes((submission / "lab15_grpo.py").read_bytes())
+
+
+def flags(folder, place, **more):
+    """Return the flags of instructor.course.cycle.
+
+    Args:
+        folder: of the course.
+        place: where the submissions are.
+        more: flags with other values.
+    """
+    return argparse.Namespace(**{"folder": folder, "submissions": place, "jobs": 1,
+        "seed_file": None, "checkpoint": folder.parent / "sft.pt", "trust": False,
+        "as_root": os.geteuid() == 0} | more)

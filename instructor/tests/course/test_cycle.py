@@ -1,6 +1,5 @@
 """The nbgrader course: real nbgrader commands on a class of 18, half of it damaged or hostile."""
 
-import argparse
 import contextlib
 import csv
 import getpass
@@ -21,36 +20,11 @@ from nbgrader.api import Gradebook
 
 from instructor.builders import course as builder
 from instructor.course import cycle
-from instructor.course.lab15_nbgrader import kernel, repair
+from instructor.course.lab15_nbgrader import repair
 from instructor.tests.course import course_class as people
 from tests.labfile import ROOT, TASKS
 
 NAMES = ["warmup", *(f"task{n}" for n in TASKS), "essay"]
-
-
-def flags(folder, place, **more):
-    """Return the cycle's flags."""
-    return argparse.Namespace(**{"folder": folder, "submissions": place, "jobs": 1,
-        "seed_file": None, "checkpoint": folder.parent / "sft.pt", "trust": False,
-        "as_root": os.geteuid() == 0} | more)
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """Give a temporary folder with what the cycle needs, and its environment."""
-    if sys.platform != "linux":
-        pytest.skip("the sandbox needs Linux")
-    if reason := kernel.problem():
-        pytest.skip(f"no sandbox here: {reason}")
-    folder = tmp_path_factory.mktemp("a course")
-    (folder / "sft.pt").write_bytes(b"not read by anybody here")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
-        patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("LAB15_TRUST", "")
-        patch.setenv("SECRET_TOKEN", "x")
-        patch.setenv("HOME", str(folder / "home"))
-        yield folder
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +38,7 @@ def graded(base):
     people.hand_in(place, released, course)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        assert cycle.run(flags(course, place), people.results) == 0
+        assert cycle.run(people.flags(course, place), people.results) == 0
     return course, out.getvalue()
 
 
@@ -101,7 +75,7 @@ def test_everybody_gets_what_is_deserved(graded):
     assert len(rows) == 18
 
 
-def test_damage_is_repaired_and_told(graded):
+def test_damage_is_repaired_and_reported(graded):
     course, printed = graded
     for line in (
         "dan-deleted: setup was missing; warmup was missing; task3 was missing; essay was missing",
@@ -205,7 +179,7 @@ def test_again_gives_the_same_grades_and_keeps_manual_points(graded, base):
         grade.manual_score, grade.needs_manual_grade = 2.5, False
         gradebook.db.commit()
     with contextlib.redirect_stdout(io.StringIO()):
-        assert cycle.run(flags(course, base / "handed in"), people.results) == 0
+        assert cycle.run(people.flags(course, base / "handed in"), people.results) == 0
     rows = table(course)
     assert (rows["ada"]["essay"], rows["ada"]["total"]) == ("2.5", "13.5")
     again = (course / "grades.csv").read_bytes()

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("nbgrader", reason="pip install -r requirements.txt")
 
+from jinja2 import Environment
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from instructor.course.lab15_nbgrader import collect, formulas, show
@@ -150,10 +151,17 @@ def test_odd_text_is_drawn_or_shown_as_it_is(text):
 
 
 @pytest.mark.parametrize("attachments", [
-    None, [], {"c": None}, {"c": []}, {"c": {}}, {"c": {"image/png": 3}}, {"c": {"image/png": '"'}},
+    None, [], {}, [1], {3: {"x": "y"}}, {"c": None}, {"c": []}, {"c": {}}, {"c": {"image/png": 3}},
+    {"c": {"image/png": '"'}},
 ])
 def test_odd_attachments_are_missing_pictures(attachments):
-    assert "is missing" in check(show.rendered("![x](attachment:c)", attachments)).text
+    """The text goes through the filter, as in a template."""
+    environment = Environment()
+    environment.filters["draw"] = show.markdown2html
+    page = environment.from_string("{{ text | draw }}").render(
+        text="before ![x](attachment:c) after", cell={"attachments": attachments})
+    text = check(page).text
+    assert all(word in text for word in ("before", "is missing", "c", "after"))
 
 
 def test_without_nh3_nothing_but_letters_is_shown(monkeypatch):

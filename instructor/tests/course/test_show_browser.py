@@ -18,11 +18,9 @@ pytest.importorskip("nh3", reason="pip install -r instructor/requirements.txt")
 
 from instructor.builders import course as builder
 from instructor.course import cycle
-from instructor.course.lab15_nbgrader import kernel
 from instructor.tests import browser
 from instructor.tests.course import course_class as people
 from instructor.tests.course import hostile
-from instructor.tests.course.test_cycle import flags
 
 # Every element of a student's; the rest of the page is nbgrader's own.
 CLICKABLE = ".text_cell_render *, .output *, .input_area *, .rendered_html *"
@@ -36,33 +34,24 @@ CLICK_ALL = """selector => {
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory):
+def course(base):
     """Give a course with one honest and one hostile student, after a whole cycle."""
     if lacking := browser.missing():
         pytest.skip(lacking)
-    if sys.platform != "linux" or kernel.problem():
-        pytest.skip(f"no sandbox here: {kernel.problem()}")
-    base = tmp_path_factory.mktemp("a course")
     folder, place = base / "course", base / "handed in"
-    (base / "sft.pt").write_bytes(b"not read by anybody here")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
-        patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("LAB15_TRUST", "")
-        patch.setenv("HOME", str(base / "home"))
-        builder.build(folder, base / "sft.pt")
-        assert cycle.nbgrader(folder, "generate_assignment", "lab15") == 0
-        released = nbformat.read(folder / "release/lab15/lab15.ipynb", as_version=4)
-        for student, book in {
-            "ada": people.book(released, essay=hostile.HONEST),
-            "mal": hostile.book(released),
-            "<img src=x onerror=alert(1)>": people.book(released),
-        }.items():
-            (place / student).mkdir(parents=True)
-            nbformat.write(book, place / student / "lab15.ipynb")
-            (place / student / "lab15_grpo.py").write_text(people.STUB, encoding="utf-8")
-        assert cycle.run(flags(folder, place), people.results) == 0
-        yield folder
+    builder.build(folder, base / "sft.pt")
+    assert cycle.nbgrader(folder, "generate_assignment", "lab15") == 0
+    released = nbformat.read(folder / "release/lab15/lab15.ipynb", as_version=4)
+    for student, book in {
+        "ada": people.book(released, essay=hostile.HONEST),
+        "mal": hostile.book(released),
+        "<img src=x onerror=alert(1)>": people.book(released),
+    }.items():
+        (place / student).mkdir(parents=True)
+        nbformat.write(book, place / student / "lab15.ipynb")
+        (place / student / "lab15_grpo.py").write_text(people.STUB, encoding="utf-8")
+    assert cycle.run(people.flags(folder, place), people.results) == 0
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +92,7 @@ def submission(course, student):
 
 
 def files(course):
-    """Return what lies in the course's folder, the server's own notes apart."""
+    """Return the files of the course's folder without the server's own notes."""
     return {p.relative_to(course).as_posix() for p in course.rglob("*")
             if ".ipynb_checkpoints" not in p.parts and ".db" not in p.name}
 

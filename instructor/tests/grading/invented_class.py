@@ -185,7 +185,13 @@ def as_zip(path: Path, files: dict[str, str]) -> Path:
 
 
 def table(header: str, rows: list[list], separator: str = ",") -> str:
-    """Return a table as text."""
+    """Return a table as text.
+
+    Args:
+        header: names with commas.
+        rows: lists of cells.
+        separator: between cells.
+    """
     out = io.StringIO()
     writer = csv.writer(out, delimiter=separator, lineterminator="\r\n")
     writer.writerow(header.split(","))

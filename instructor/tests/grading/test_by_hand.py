@@ -13,7 +13,7 @@ from instructor.submissions.exports import Ids
 from instructor.submissions.intake import Submission
 
 from . import invented_class as invented
-from .test_command import fakes, run, table, totals  # noqa: F401
+from .command import run, table, totals
 
 HEAD = "student,task,points,change,reason\n"
 
@@ -31,7 +31,7 @@ def one_course(course, monkeypatch):
 
 
 @pytest.fixture
-def graded(tmp_path, fakes, capsys):  # noqa: F811
+def graded(tmp_path, fakes, capsys):
     """Return a function that grades a class of four: everybody gets 10."""
     files = {f"lab15_{who}_attempt_2026-11-{day}-12-00-00_lab15_grpo.py": invented.work(n)
              for n, (who, day) in enumerate((("ann", 28), ("ben", 29), ("cid", 30)))}
@@ -97,7 +97,7 @@ def test_a_wrong_line_is_named_and_costs_nothing_else(line, graded, tmp_path):
 
 
 @pytest.mark.parametrize("text", [b"", b"name,points\nann,1\n", b"PK\x03\x04xxxx"])
-def test_a_file_that_is_no_table_of_points_stops_before_anything_is_written(text, graded, tmp_path):
+def test_an_invalid_table_of_points_stops_the_run_at_once(text, graded, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "overrides.csv").write_bytes(text)
     code, said = graded()
@@ -143,7 +143,7 @@ def test_a_score_changed_by_hand_is_named_and_kept(graded, tmp_path):
     assert "by hand" not in graded()[1]
 
 
-def test_a_table_that_was_only_saved_anew_is_no_change(graded, tmp_path):
+def test_a_table_saved_again_is_no_change(graded, tmp_path):
     graded()
 
     def spreadsheet(rows):
@@ -202,7 +202,7 @@ def test_the_times_of_all_systems_are_understood(text):
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01 00:00", "2026-11-29 25:00", "29.11.2026"])
-def test_what_is_no_time_is_none(text):
+def test_invalid_times_are_none(text):
     assert lateness.moment(text) is None
 
 
@@ -227,7 +227,7 @@ def test_late_work_costs_points_and_extra_days_help(graded, tmp_path):
     assert "are given back: 3" in graded()[1] and totals(tmp_path / "out")["ben"] == "10"
 
 
-def test_late_without_a_time_is_said_and_takes_nothing_off():
+def test_late_without_a_time_takes_nothing_off():
     due = lateness.due("2026-11-29", "10% a day", {})
     verdict = lateness.judge(due, "ann", None, True, 8)
     assert verdict.late is True and verdict.off == 0 and "does not say how late" in verdict.why
@@ -243,7 +243,7 @@ def test_an_option_that_is_not_understood_stops_it_in_one_line(flags, graded, tm
 # ---------------------------------------------------------------- roster and regrade
 
 
-def test_who_is_missing_and_who_is_no_member_is_said(graded, tmp_path):
+def test_reports_who_is_missing_and_who_is_no_member(graded, tmp_path):
     names = tmp_path / "in" / "roster.csv"  # in the class's folder: no student's
     names.write_bytes("Last Name\tFirst Name\tUsername\r\nRoe\tAnn\tann\r\nPoe\tEve\teve\r\n"
                       .encode("utf-16"))
@@ -265,7 +265,7 @@ def test_what_a_roster_does_not_tell_is_counted(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "Student\n", ""])
-def test_a_roster_that_names_nobody_is_refused(text, graded, tmp_path):
+def test_rejects_a_roster_without_names(text, graded, tmp_path):
     (tmp_path / "roster.csv").write_text(text, encoding="utf-8")
     code, said = graded("--roster", str(tmp_path / "roster.csv"))
     assert code == 2 and "roster.csv" in said and len(said.splitlines()) == 1
@@ -295,7 +295,7 @@ def test_a_regrade_says_what_changed_and_why(graded, tmp_path):
     assert graded("--regrade", "zoe")[0] == 2 and len(table(tmp_path / "out")) == 4
 
 
-def test_a_regrade_of_one_loses_nobody_who_could_not_be_graded(graded, tmp_path):
+def test_a_regrade_of_one_keeps_those_not_graded(graded, tmp_path):
     place = tmp_path / "in" / "lab15_eve_attempt_2026-11-29-12-00-00_lab15_grpo.zip"
     place.write_bytes(b"PK\x03\x04 damaged")
     assert graded("--student", "ann")[0] == 0
@@ -308,7 +308,7 @@ def test_a_regrade_of_one_loses_nobody_who_could_not_be_graded(graded, tmp_path)
 
 
 @pytest.mark.parametrize("system", ["canvas", "moodle", "blackboard"])
-def test_a_file_that_the_course_system_takes(system, tmp_path, fakes, capsys):  # noqa: F811
+def test_a_file_that_the_course_system_takes(system, tmp_path, fakes, capsys):
     there = [s for s in invented.everybody() if s.number != 507]
     invented.as_folder(tmp_path / "in", invented.in_form(system, there))
     path = tmp_path / "roster.csv"
@@ -329,7 +329,7 @@ def test_a_file_that_the_course_system_takes(system, tmp_path, fakes, capsys):  
     assert len(points) == 40 and set(points.values()) <= {"10", "0"}
 
 
-def test_without_a_roster_too_and_says_what_to_look_out_for(tmp_path, fakes, capsys):  # noqa: F811
+def test_without_a_roster_too_and_says_what_to_look_out_for(tmp_path, fakes, capsys):
     invented.as_folder(tmp_path / "in", invented.in_form("canvas", invented.everybody()))
     assert run(tmp_path / "in", tmp_path / "out", "--for", "canvas", "--column", "Lab 15 (9)") == 0
     lines = (tmp_path / "out" / "scores-canvas.csv").read_text(encoding="utf-8").splitlines()

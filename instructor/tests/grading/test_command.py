@@ -1,6 +1,5 @@
 """The command as a whole: what it writes, also when it is stopped, killed, or has no sandbox."""
 
-import csv
 import json
 import os
 import signal
@@ -13,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from instructor import grade
-from instructor.grading import judging
 from instructor.grading.bwrap import PREFIX, sweep
-from instructor.grading.sandbox import Clock, Limits, Maker, SandboxError
+from instructor.grading.sandbox import SandboxError
 from instructor.variants import catalog
-from tests.labfile import ROOT, TASKS
+from tests.labfile import ROOT
+
+from .command import ROOT_FLAG, fake_judge, run, table, totals
 
 STUB = (ROOT / "lab15_grpo.py").read_text(encoding="utf-8")
-ROOT_FLAG = ["--as-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
 PROC, TEMPORARY = Path("/proc"), Path(tempfile.gettempdir())
 SLOW = "LAB15_SLOW" not in os.environ
 # What turns every result of pytest into a pass, where pytest runs in the submission's folder.
@@ -29,68 +28,11 @@ PLANTED += ("sitecustomize.py", "usercustomize.py", "pytest.ini", "setup.cfg", "
 YES = "def pytest_runtest_makereport(item, call): raise SystemExit(0)\n"
 
 
-class FakeMaker:
-    """Takes the place of a Maker where no student's code is to run."""
-
-    processor, peak, nested = 0.0, 0, True
-
-    def __init__(self, *_):
-        pass
-
-    stop = close = lambda self: None
-
-
-def fake_judge(submission, course, maker, old=None):
-    """Give full points to every task that has to be judged."""
-    data, problem = submission.read()
-    old, tests = old or {}, {n: m.TESTS for n, m in course.modules.items()}
-    tasks = {n: judging.blank(n, tests[n], "", "written") for n in TASKS}
-    for n, task in tasks.items():
-        task |= {"points": float(TASKS[n].points), "tests": dict.fromkeys(task["tests"], True)}
-    more = {"student": submission.student, "tasks": tasks | old, "notes": [], "seconds": 0.1}
-    more |= {"file": judging.file_hash(data, problem), "version": None, "submitted": None}
-    return more | {"late": None, "hashes": course.hashes, "lab_version": "1.0"}, data
-
-
-@pytest.fixture
-def fakes(monkeypatch):
-    """Let the command run without sandboxes: everybody gets 10."""
-    monkeypatch.setattr(grade, "Maker", FakeMaker)
-    monkeypatch.setattr(grade, "judge", fake_judge)
-
-
-@pytest.fixture(scope="module")
-def works():
-    """Skip where there is no sandbox."""
-    if sys.platform != "linux":
-        pytest.skip("bubblewrap needs Linux")
-    try:
-        maker = Maker(Limits())
-        with maker.open() as sandbox, sandbox.open(1, Clock(5)):
-            pass
-    except SandboxError as error:
-        pytest.skip(f"no sandbox here: {error}")
-    maker.close()
-
-
 def hand_in(folder, **files):
     for name, text in files.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name / "lab15_grpo.py").write_text(text, encoding="utf-8")
     return folder
-
-
-def table(out):
-    with open(out / "scores.csv", encoding="utf-8", newline="") as file:
-        return {row["student"]: row for row in csv.DictReader(file)}
-
-
-def totals(out):
-    return {student: row["total"] for student, row in table(out).items()}
-
-
-def run(folder, out, *flags):
-    return grade.main([str(folder), "--out", str(out), *ROOT_FLAG, *flags])
 
 
 def start(folder, out, *flags):
@@ -113,7 +55,7 @@ def wait_for(path, seconds=120):
 # ---------------------------------------------------------------- a run, and another one
 
 
-def test_the_command_goes_on_where_it_was(tmp_path, works, capsys):
+def test_the_command_continues(tmp_path, works, capsys):
     folder, out = hand_in(tmp_path / "in", eve=STUB), tmp_path / "out"
     for name in PLANTED:
         (folder / "eve" / name).parent.mkdir(exist_ok=True)
@@ -130,7 +72,7 @@ def test_the_command_goes_on_where_it_was(tmp_path, works, capsys):
     assert (out / "seed.txt").stat().st_mode & 0o077 == 0
 
 
-def test_a_corrected_test_judges_its_task_anew_and_no_other(tmp_path, fakes):
+def test_a_corrected_test_regrades_its_task_alone(tmp_path, fakes):
     folder, out = hand_in(tmp_path / "in", eve=STUB), tmp_path / "out"
     assert run(folder, out) == 0 and totals(out) == {"eve": "10"}
     path = out / "eve" / "results.json"
@@ -170,7 +112,7 @@ def test_older_given_parts_are_graded(tmp_path, works):
 # ---------------------------------------------------------------- what goes wrong
 
 
-def test_a_failure_of_the_grader_is_said_and_the_others_are_graded(tmp_path, fakes, monkeypatch):
+def test_reports_a_failure_and_grades_the_others(tmp_path, fakes, monkeypatch):
 
     def judge(submission, *args):
         if submission.student == "bob":
@@ -240,7 +182,7 @@ def test_root_is_refused(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_no_sandbox_is_said_with_its_remedies(tmp_path, monkeypatch, capsys):
+def test_a_missing_sandbox_is_reported_with_remedies(tmp_path, monkeypatch, capsys):
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\necho bwrap: No permissions >&2\nexit 1\n", encoding="utf-8")
     fake.chmod(0o755)

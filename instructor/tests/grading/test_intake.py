@@ -8,6 +8,8 @@ import pytest
 
 from instructor.submissions import archives, exports, intake
 
+from . import invented_class as invented
+
 NAME = intake.NAME
 
 
@@ -18,13 +20,6 @@ def tree(folder, files):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
-
-
-def zipped(path, files):
-    with zipfile.ZipFile(path, "w") as file:
-        for name, text in files.items():
-            file.writestr(name, text)
-    return path
 
 
 def found_in(source, tmp_path):
@@ -84,25 +79,16 @@ def test_links_pipes_and_folders_are_not_read(tmp_path):
     assert "link" in found["linked"].note and "link" in found["a"].read()[1]
 
 
-@pytest.mark.parametrize(
-    ("data", "word"),
-    [
-        (b"", "empty"),
-        (b" \n", "empty"),
-        (b"x" * (2 << 20), "larger"),
-        (b"a\0b", "zero bytes"),
-    ],
-)
-def test_what_is_no_text_is_named(tmp_path, data, word):
+@pytest.mark.parametrize("data, word", [
+    (b"", "empty"), (b" \n", "empty"), (b"a\0b", "zero bytes"), (b"x" * (2 << 20), "larger"),
+    (1 << 30, "larger"),
+])
+def test_rejects_files_without_text(tmp_path, data, word):
+    """A number is the size of a file of zeros, too large to be read."""
     path = tmp_path / "a.py"
-    path.write_bytes(data)
+    with open(path, "wb") as file:
+        file.truncate(data) if isinstance(data, int) else file.write(data)
     assert intake.read(path)[0] is None and word in intake.read(path)[1]
-
-
-def test_a_gigabyte_is_not_read(tmp_path):
-    with open(tmp_path / "a.py", "wb") as file:
-        file.truncate(1 << 30)
-    assert "larger" in intake.read(tmp_path / "a.py")[1]
 
 
 def test_utf16_is_understood(tmp_path):
@@ -110,7 +96,7 @@ def test_utf16_is_understood(tmp_path):
     assert intake.read(tmp_path / "a.py") == (b"x = 1\n", "")
 
 
-def test_nothing_to_grade_is_said(tmp_path):
+def test_reports_that_there_is_nothing_to_grade(tmp_path):
     for path in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(FileNotFoundError, match="there is no"):
             intake.find(path)
@@ -125,7 +111,7 @@ def test_moodle(tmp_path, as_zip):
     files[f"Bob Ray_124_assignsubmission_file_/{NAME}"] = "b"
     files[f"Ann Lee_125_assignsubmission_file/{NAME}"] = "another Ann"
     files[f"Cid Poe_126_assignsubmission_file_{NAME}"] = "c"
-    source = zipped(tmp_path / "m.zip", files) if as_zip else tree(tmp_path / "m", files)
+    source = invented.as_zip(tmp_path / "m.zip", files) if as_zip else tree(tmp_path / "m", files)
     wanted = {"Ann Lee (123)": "a", "Ann Lee (125)": "another Ann", "Bob Ray": "b", "Cid Poe": "c"}
     assert texts(found_in(source, tmp_path)) == wanted
 
@@ -135,7 +121,7 @@ def test_canvas_takes_the_last_attempt_and_names_who_is_late(tmp_path, as_zip):
     files = {"leeann_11_100_lab15_grpo.py": "1", "leeann_11_102_lab15_grpo-2.py": "3"}
     files |= {"leeann_11_101_lab15_grpo-1.py": "2", "raybob_LATE_12_50_lab15_grpo.py": "b"}
     files |= {"leeann_13_200_lab15_grpo-10.py": "another Ann"}
-    source = zipped(tmp_path / "c.zip", files) if as_zip else tree(tmp_path / "c", files)
+    source = invented.as_zip(tmp_path / "c.zip", files) if as_zip else tree(tmp_path / "c", files)
     found = found_in(source, tmp_path)
     assert texts(found) == {"leeann (11)": "3", "leeann (13)": "another Ann", "raybob": "b"}
     assert found["raybob"].late is True and found["leeann (11)"].late is None
@@ -153,7 +139,7 @@ def test_zips_as_nbgrader_collects_them(tmp_path):
     for name, text in (("ada_attempt_2026-11-29-12-00-00", "new"),
                        ("ada_attempt_2026-11-28-23-00-00", "old"),
                        ("bob_attempt_2026-11-28-23-00-00", "b")):
-        zipped(tmp_path / "in" / f"{name}_lab15.zip", {NAME: text})
+        invented.as_zip(tmp_path / "in" / f"{name}_lab15.zip", {NAME: text})
     assert texts(found_in(tmp_path / "in", tmp_path)) == {"ada": "new", "bob": "b"}
 
 
@@ -175,7 +161,7 @@ def test_gradescope(tmp_path):
     files = {f"submission_1/{NAME}": "a", f"submission_2/{NAME}": "b"}
     files["submission_metadata.yml"] = METADATA
     files = {f"assignment_9_export/{name}": text for name, text in files.items()}
-    found = found_in(zipped(tmp_path / "g.zip", files), tmp_path)
+    found = found_in(invented.as_zip(tmp_path / "g.zip", files), tmp_path)
     assert texts(found) == {"Ann Lee": "a", "Bob Ray": "a", "cid@example.edu": "b"}
     assert found["Ann Lee"].submitted.startswith("2026-11-29 10:00:00")
 
@@ -191,10 +177,11 @@ def test_odd_metadata_is_no_error(tmp_path, text):
 
 def test_a_students_own_zip_is_opened_and_those_in_it_are_not(tmp_path):
     folder = tree(tmp_path / "in", {"bob/x.txt": "", "cid/broken.zip": b"PK\x03\x04"})
-    zipped(folder / "bob" / "my work.zip", {f"deep/down/{NAME}": "b", "deep/conftest.py": "-"})
-    inner = zipped(tmp_path / "inner.zip", {NAME: "x"}).read_bytes()
-    zipped(folder / "ann.zip", {"inner.zip": inner, "notes.txt": "-"})
-    zipped(folder / "dan.zip", {NAME: "d"})
+    deep = {f"deep/down/{NAME}": "b", "deep/conftest.py": "-"}
+    invented.as_zip(folder / "bob" / "my work.zip", deep)
+    inner = invented.as_zip(tmp_path / "inner.zip", {NAME: "x"}).read_bytes()
+    invented.as_zip(folder / "ann.zip", {"inner.zip": inner, "notes.txt": "-"})
+    invented.as_zip(folder / "dan.zip", {NAME: "d"})
     found = found_in(folder, tmp_path)
     assert texts(found) == {"ann": "x", "bob": "b", "cid": None, "dan": "d"}
     assert "cannot be unpacked" in found["cid"].note
@@ -203,7 +190,7 @@ def test_a_students_own_zip_is_opened_and_those_in_it_are_not(tmp_path):
 def test_nothing_is_written_outside_of_the_folder(tmp_path):
     files = {"../../evil.py": "x", "/abs/evil.py": "y", "a\\..\\evil.py": "z", "../lab.py": "w"}
     files |= {f"{'d' * 300}/{'e' * 300}.py": "v", "a:b/con.py": "u", "\u00e4" * 120 + ".py": "t"}
-    archives.unpack(zipped(tmp_path / "e.zip", files), tmp_path / "in" / "out")
+    archives.unpack(invented.as_zip(tmp_path / "e.zip", files), tmp_path / "in" / "out")
     written = [p.relative_to(tmp_path).parts[:2] for p in tmp_path.rglob("*.py")]
     assert set(written) == {("in", "out")} and len(written) == len(files)
 
@@ -237,19 +224,19 @@ def test_a_full_disk_is_no_students_fault(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     folder = tree(tmp_path / "in", {f"bob/{NAME}": "b"})
-    zipped(folder / "ann.zip", {NAME: "a"})
+    invented.as_zip(folder / "ann.zip", {NAME: "a"})
     monkeypatch.setattr(archives, "_write", full)
     with pytest.raises(OSError, match="No space left"):
         found_in(folder, tmp_path)
 
 
 def test_a_broken_entry_costs_its_own_student_only(tmp_path):
-    path = zipped(tmp_path / "b.zip", {f"ann/{NAME}": "a" * 99, f"bob/{NAME}": "b"})
+    path = invented.as_zip(tmp_path / "b.zip", {f"ann/{NAME}": "a" * 99, f"bob/{NAME}": "b"})
     path.write_bytes(path.read_bytes().replace(b"a" * 99, b"z" * 99))
     assert texts(found_in(path, tmp_path)) == {"ann": None, "bob": "b"}
 
 
-def test_what_is_no_zip_is_named(tmp_path):
+def test_rejects_invalid_zips(tmp_path):
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04 nothing")
     with pytest.raises(ValueError, match="cannot be unpacked"):
         archives.unpack(tmp_path / "a.zip", tmp_path / "out")
@@ -257,5 +244,6 @@ def test_what_is_no_zip_is_named(tmp_path):
 
 def test_a_zip_with_too_many_files_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "MOST", 3)
+    path = invented.as_zip(tmp_path / "a.zip", dict.fromkeys("abcd", ""))
     with pytest.raises(ValueError, match="more than 3 files"):
-        archives.unpack(zipped(tmp_path / "a.zip", dict.fromkeys("abcd", "")), tmp_path / "out")
+        archives.unpack(path, tmp_path / "out")

@@ -38,16 +38,9 @@ def course():
 
 
 @pytest.fixture(scope="module")
-def sandbox():
+def sandbox(works):
     """Give an open Sandbox with short limits: one for all, the tasks of which share nothing."""
-    if sys.platform != "linux":
-        pytest.skip("bubblewrap needs Linux")
-    try:
-        maker = Maker(Limits(load=8, call=3, submission=25))
-        with maker.open() as sandbox, sandbox.open(1, Clock(5)):
-            pass
-    except SandboxError as error:
-        pytest.skip(f"no sandbox here: {error}")
+    maker = Maker(Limits(load=8, call=3, submission=25))
     with maker.open() as sandbox:
         yield sandbox
     maker.close()
@@ -375,55 +368,6 @@ def test_without_namespaces_in_the_sandbox_every_task_gets_one_of_its_own(course
     finally:
         maker.close()
     assert tasks[3]["points"] == FULL[3]
-
-
-# ---------------------------------------------------------------- nothing for nothing
-
-TRIVIAL = """
-
-def body(*args, **kwargs):
-    given = [*args, *kwargs.values()]
-    tensors = [x for x in given if torch.is_tensor(x)]
-    texts = [x for x in given if isinstance(x, list)]
-    if not texts and len(tensors) > 2:  # Task 4
-        logp = tensors[0]
-        stats = dict.fromkeys(("kl", "clip_frac", "ratio_max"), {number})
-        return logp.mean() * {number}, stats
-    if tensors:  # tasks 2 and 3
-        return {tensor}
-    if len(given) == 6:  # Task 5
-        names = ("reward", "loss", "kl", "clip_frac", "frac_zero_signal", "entropy")
-        return dict.fromkeys(names, {number})
-    out = sample(given[0], texts[0] * {times})
-    rewards = torch.full((len(out["ids"]),), {number})
-    return dict(out=out, responses=["7"] * len(out["ids"]), rewards=rewards)
-
-
-sample_group = group_advantages = k3_kl = grpo_loss = grpo_step = body
-"""
-BODIES = {
-    "zeros": ("0.0", "torch.zeros_like(tensors[0])", "1"),
-    "ones": ("1.0", "torch.ones_like(tensors[0])", "2"),
-    "input": ("0.5", "tensors[0]", "3"),
-    "copy": ("0.25", "tensors[0].clone()", "4"),
-    "negative": ("-1.0", "-tensors[0]", "5"),
-    "double": ("2.0", "2 * tensors[0]", "6"),
-    "last": ("3.0", "tensors[-1]", "7"),
-    "centred": ("0.1", "tensors[0] - tensors[0].mean()", "24"),
-    "random": ("0.7", "torch.randn_like(tensors[0])", "1"),
-    "exp": ("10.0", "tensors[0].exp()", "2"),
-}
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_a_trivial_body_gets_nothing(name, course, sandbox):
-    if SLOW and name not in {"zeros"}:
-        pytest.skip("slow: LAB15_SLOW=1 runs it")
-    number, tensor, times = BODIES[name]
-    text = TRIVIAL.replace("{number}", number).replace("{tensor}", tensor)
-    text = text.replace("{times}", times)
-    scored, messages = points(STUB + text, course, sandbox)
-    assert sum(scored.values()) == 0, (scored, messages)
 
 
 def test_a_body_of_not_implemented_is_unwritten(course, sandbox):

@@ -1,4 +1,4 @@
-"""The frames that cross the border: plain data, whoever made them, and a deadline on everything."""
+"""Frames between sandbox and grader: plain data only, and a deadline on everything."""
 
 import os
 import random

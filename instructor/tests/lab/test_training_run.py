@@ -262,23 +262,14 @@ def step(old, new):
 
 
 WRONG = [  # task, its body, words of the message
-    (5, "pass", "None"),
-    (5, "return None", "None"),
     (5, REST, "returned None"),
     (5, ends("return stats['loss']"), "a float, not a dict"),
-    (5, ends("return loss, stats"), "a tuple, not a dict"),
-    (5, ends("return list(stats.items())"), "a list, not a dict"),
-    (5, ends("return 'done'"), "a str, not a dict"),
-    (5, ends("return groups['rewards']"), "a Tensor, not a dict"),
     (5, ends("return {}"), "without reward, loss"),
     (5, ends("stats['entropi'] = stats.pop('entropy')\n    return stats"), "'entropi'"),
     (5, ends("stats['Reward'] = stats.pop('reward')\n    return stats"), "without reward"),
     (5, ends("return stats | {'loss': loss}"), "'loss' as a Tensor"),
-    (5, ends("return stats | {'loss': loss.detach()}"), "'loss' as a Tensor"),
     (5, ends("return stats | {'reward': groups['rewards']}"), "'reward' as a Tensor"),
-    (5, ends("return stats | {'entropy': '1.5'}"), "'entropy' as a str"),
     (5, ends("return stats | {'entropy': None}"), "'entropy' as None"),
-    (5, ends("return stats | {'entropy': [1.5]}"), "'entropy' as a list"),
     (5, f"return dict.fromkeys({KEYS}, 0.0)", "never calls opt.step()"),
     (5, step("    opt.step()\n", ""), "never calls opt.step()"),
     (5, step("    loss.backward()\n", ""), "without a gradient"),
@@ -298,7 +289,6 @@ WRONG = [  # task, its body, words of the message
     (5, ends("raise ValueError('two\\nlines, \\u00fc')"), "ValueError: two lines"),
     (5, ends("raise NotImplementedError"), "is not finished"),
     (5, ends("raise SystemExit"), "ends the program"),
-    (5, ends("exit()"), "ends the program"),
     (5, "return grpo_step(policy, ref, opt, prompts, answers, cfg)", "RecursionError"),
     (5, ends("torch.set_grad_enabled(False)\n    return stats"), "gradients switched off"),
     (5, ends("assert False, 'x' * 5000\n"), "AssertionError"),
@@ -356,7 +346,7 @@ def test_a_function_that_is_not_there(lab_of, capsys, task, how):
     assert f"python -m pytest -q -k task{task}" in lines[0]
 
 
-def test_memory_that_is_used_up_is_no_mistake(lab_of, capsys):
+def test_running_out_of_memory_is_no_mistake(lab_of, capsys):
     line = 'raise RuntimeError("DefaultCPUAllocator: can\'t allocate memory: you tried 9 bytes")'
     assert train(lab_of(catalog.with_body(1, f"    {line}\n"))) == 1
     assert lines_of(capsys)[0].startswith("Out of memory in Task 1 (lab15_grpo.py line ")
@@ -546,7 +536,7 @@ def test_two_runs_at_once(lab, capsys, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x", "y"], "no lock is left"
 
 
-def test_a_lock_that_a_kill_left_is_no_run(lab, tmp_path):
+def test_the_lock_of_a_killed_run_is_ignored(lab, tmp_path):
     (tmp_path / ".x.lock").touch()
     assert train(lab, "--out=x") == 0
 

@@ -96,7 +96,7 @@ def test_alarms_of_others_are_put_back():
 # ============================================================== while the file is loaded
 
 
-def test_loops_at_the_top_level_are_noted_and_the_rest_goes_on(load):
+def test_loops_at_the_top_level_are_noted_and_the_rest_runs(load):
     loop = "while True:\n    pass\n"
     text = edit(RIGHT, ("import random\n", "import random\n" + loop),
                 ("LAB_VERSION = ", f"{loop}{loop}LAB_VERSION = "))

@@ -1,5 +1,6 @@
 """Every bare error of Python or PyTorch that a beginner meets gets the right sentence."""
 
+import importlib
 import re
 
 import pytest
@@ -202,6 +203,18 @@ def test_names_of_python_that_the_file_has_taken(raised):
 def test_a_word_alone_is_no_reason(error):
     """A student's own exceptions, and texts that only hold a word of the table, get no sentence."""
     assert errors.advice(error, "raise ValueError") is None
+
+
+@pytest.mark.parametrize("module, name", [
+    ("_inductor", "CppCompileError"), ("_inductor", "InvalidCxxCompiler"),
+    ("_dynamo", "BackendCompilerFailed"), ("_dynamo", "InternalTorchDynamoError"),
+    ("_dynamo", "Unsupported"), ("_dynamo", "TorchRuntimeError"),
+])
+def test_a_failed_compilation_is_named(module, name):
+    found = getattr(importlib.import_module(f"torch.{module}.exc"), name)
+    error = found.__new__(found)
+    error.args = ("C++ compile error\n\nCommand: g++ ...",)
+    assert "take @torch.compile out" in errors.advice(error, "return -d")
 
 
 def test_exceptions_that_fail_at_everything():

@@ -29,7 +29,7 @@ def test_hints_are_short_and_are_not_the_solution(n):
 def test_chapter_carries_exactly_these_hints(n):
     start = CHAPTER.index(f"\n## {TASKS[n].section}. ")
     own = CHAPTER[start : CHAPTER.index("\n## ", start + 1)]
-    assert own.count("<details>") == 3 and hints.fold_outs(n) in own
+    assert own.count("<summary>Hint ") == 3 and hints.fold_outs(n) in own
     assert CHAPTER.count("<summary>Hint ") == 3 * len(TASKS)
 
 

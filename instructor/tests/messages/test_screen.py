@@ -1,11 +1,10 @@
-"""One mistake, one screen: what is shown of failing tests, whatever they are and however many."""
+"""One mistake, one screen: what is shown of failing tests, however many there are."""
 
 import re
 import xml.etree.ElementTree as ET
 
 import pytest
 
-from instructor.bench.screen import figures
 from instructor.grading import practice
 from instructor.tests.lab_texts import RIGHT, STUB, edit, section
 from instructor.variants.catalog import chaffs
@@ -51,7 +50,7 @@ def pytest_on(tmp_path, monkeypatch):
 
 
 def counted(shown):
-    """Return the number of failing tests that the screen tells of."""
+    """Return the number of failing tests that the screen counts."""
     one = len(re.findall(r"^_+ test_\w+.* _+$", shown, re.M))
     same = [int(n) for n in re.findall(r"^and (\d+) more tests?[,:]", shown, re.M)]
     flat = " ".join(shown.split())
@@ -105,7 +104,7 @@ def both(*names):
     ("task4_l04_max", "task4_t08_clipped"),
     ("task1_reward_inverted", "task2_a03_mean_batch", "task3_k02_k1", "task4_l04_max"),
 ])
-def test_every_one_of_several_mistakes_is_told_of(pytest_on, names):
+def test_several_mistakes_are_all_named(pytest_on, names):
     from tests.messages.explain import likely
 
     code, shown = pytest_on(both(*names), tasks=sorted({CHAFFS[name].task for name in names}))
@@ -224,7 +223,7 @@ def test_check_and_watch_show_what_pytest_shows(pytest_on, tmp_path, name):
     assert block in board.text(0, "")
 
 
-def test_a_watch_tells_of_other_tasks_but_begins_with_the_one_at_hand(tmp_path):
+def test_a_watch_names_other_tasks_after_the_one_at_hand(tmp_path):
     path = tmp_path / "lab15_grpo.py"
     path.write_text(both("task2_a01_sample_std", "task3_k02_k1"), "utf-8")
     verdicts, _ = judge(path, [2, 3])
@@ -251,7 +250,7 @@ def test_the_message_that_names_the_cause_best_comes_first():
     assert "test_task2_v" in first[0]  # the tasks are done in their order
 
 
-def test_an_exception_that_a_known_mistake_explains_is_no_second_reason():
+def test_an_explained_exception_is_no_second_reason():
     named = made_up(2, NAMED, "n", raised="ValueError at line 7")
     raised = made_up(2, RAISED, "ValueError at line 7")
     other = made_up(1, RAISED, "ValueError at line 8")
@@ -322,9 +321,3 @@ def test_the_graders_page_has_a_message_for_every_mistake():
     assert text.startswith("test_b:\ncall") and mistakes == ["task4.max", "task4.stat_top_clipped"]
     assert text.count("likely ") == 2 and "test_d:\n" in text
     assert text.endswith("Not passed as well: test_a, test_c")
-
-
-def test_figures_of_the_measurement():
-    table = [{"id": str(i), "task": 1, "lines": i, "columns": 80} for i in range(1, 101)]
-    assert figures(table)["lines"] == {"median": 50, "95 %": 95, "largest": 100, "fit": 24}
-    assert figures(table)["columns"]["fit"] == 100

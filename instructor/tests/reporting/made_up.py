@@ -39,7 +39,14 @@ def lab_file(functions: list[str]) -> str:
 
 
 def entry(task: int, mistake: str = "", state: str = "written", public: str = "") -> dict:
-    """Return one of the five tests of a results.json."""
+    """Return one of the five tests of a results.json.
+
+    Args:
+        task: its number.
+        mistake: id, or none.
+        state: of the task.
+        public: text of the public tests; empty: one that names the mistake.
+    """
     most, good = TASKS[task].points, not mistake and state == "written"
     if mistake in MISTAKES and not public:
         public = f"test_task{task}:\nyours     1\nlikely    {MISTAKES[mistake].text}"
@@ -64,7 +71,15 @@ def result(student: str, tests: list[dict], **more) -> dict:
 
 
 def write(folder: Path, student: str, tests: list[dict], lab: str | None = "", **more) -> Path:
-    """Write one student's folder and return it; lab=None: nothing was handed in."""
+    """Write one student's folder and return it; lab=None: nothing was handed in.
+
+    Args:
+        folder: of the class.
+        student: name of the new folder in it.
+        tests: five entries.
+        lab: text of the file; empty: the solution; None: nothing was handed in.
+        more: for extra_data.
+    """
     folder = folder / student
     folder.mkdir(parents=True)
     text = json.dumps(result(student, tests, **more))
@@ -76,7 +91,14 @@ def write(folder: Path, student: str, tests: list[dict], lab: str | None = "", *
 
 
 def whole_class(folder: Path, n: int, seed: int = 0, twins: int = 0) -> list[str]:
-    """Write the results of n students, the last of them with twins; return their names."""
+    """Write the results of n students, the last of them with twins; return their names.
+
+    Args:
+        folder: of the class.
+        n: students.
+        seed: of the draw.
+        twins: how many hand in another student's file.
+    """
     draw, files, names = random.Random(seed), [], []
     for i in range(n):
         functions, tests = [], []

@@ -263,7 +263,7 @@ def test_other_hidden_tests_in_one_class_are_pointed_out(tmp_path):
     assert "different versions of the hidden tests" in made(tmp_path, tmp_path / "r")[1]
 
 
-def test_nothing_there_is_said(tmp_path, capsys):
+def test_warns_where_there_are_no_results(tmp_path, capsys):
     assert report.main([str(tmp_path)]) == 2 and "--out" in capsys.readouterr().out
     assert report.main([str(tmp_path / "no")]) == 2 and "there is no folder" in (
         capsys.readouterr().out)
@@ -340,7 +340,7 @@ def thirty(tmp_path_factory):
 
 
 @pytest.mark.parametrize("n", [2, 3, 18, 60])
-def test_the_same_file_is_listed_whatever_the_class(thirty, n):
+def test_the_same_file_is_listed_in_every_class(thirty, n):
     for others in ([], thirty[1:], [thirty[0][:400]] * 3):
         found = copies.find([*others, *[thirty[0]] * n])
         mine = [g for g in found.groups if len(others) in g.members]
@@ -376,7 +376,7 @@ def test_files_with_nothing_or_little_in_them_are_not_accused():
 
 
 @pytest.mark.parametrize("body", ["(" * 9000, "-" * 9000 + "a", "lambda: " * 999, "a." * 9000])
-def test_text_that_is_no_python_is_compared_as_it_is(body):
+def test_invalid_python_is_compared_as_text(body):
     text = f"def k3_kl(a, b):\n    return {body}\n"
     found = copies.find([text, text, text.replace("b)", "c)")]).groups
     assert [g.exact for g in found] == [[[0, 1]]]
@@ -510,7 +510,7 @@ def test_two_mistakes_confirm_each_other_only_if_both_are_needed(monkeypatch):
     assert doubt.believed(4, ["task4.zeros"], ["another version's test"]) == {"task4.zeros": False}
 
 
-def test_the_page_tells_the_share_that_is_confirmed(tmp_path):
+def test_the_page_shows_the_share_that_is_confirmed(tmp_path):
     (failed, *_) = doubt.signatures()[f"2 {STD}"]
     for i in range(4):
         tests = five(task2=STD)

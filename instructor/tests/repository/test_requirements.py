@@ -1,7 +1,7 @@
 """What is imported stands in a requirements file: the one that the room's README names.
 
 A package that only comes along with another is written down as well. The other may drop it, and
-a machine that has it for a reason of its own must not hide that it is missing here.
+a machine that has it for another reason must not hide that it is missing here.
 """
 
 import ast
@@ -22,7 +22,7 @@ TRL = "beyond/requirements-trl.txt"
 MONARCH = "beyond/requirements-monarch.txt"
 EVERY = (LAB, DEV, BEYOND, TRL, MONARCH)
 
-# The first pattern that fits a file's name says which requirements files it may rely on.
+# The first pattern that fits a file's name gives the requirements files it may rely on.
 ROOMS = {
     r"(instructor|beyond)/tests/.*": EVERY,
     r"instructor/.*": (LAB, DEV),
@@ -48,7 +48,7 @@ OPTIONAL = {
 }
 # Modules whose package has another name.
 PACKAGES = {"yaml": "PyYAML", "monarch": "torchmonarch"}
-# In the sandbox these lie beside the worker, not in a package.
+# In the sandbox these are beside the worker, not in a package.
 BESIDE = {"standins", "_pytest"}
 STUDENTS = re.compile(r"instructor/(tests/grading/attacks|variants/wheats)/")
 

@@ -1,4 +1,4 @@
-"""tests/install.py says what is wrong before pip starts, and Makefile and README agree with it."""
+"""tests/install.py reports what is wrong before pip starts; Makefile and README agree with it."""
 
 import ast
 import re
@@ -156,4 +156,4 @@ def test_make_help_shows_the_plain_line_of_every_target():
 def test_readme_has_the_section_that_a_failed_install_points_to():
     assert (TOP / "README.md").is_file(), "README.md is missing"
     readme = (TOP / "README.md").read_text(encoding="utf-8")
-    assert re.search(r"^#+ +A class room without network$", readme, re.M)
+    assert re.search(r"^#+ +A classroom without a network$", readme, re.M)

@@ -1,4 +1,4 @@
-"""The watch: what is on the screen after a save, whatever the save and the code are like."""
+"""The watch: what is on the screen after a save."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ PATIENCE = 40.0  # seconds; only where the machine is busy is it more than half 
 @contextlib.contextmanager
 def watching(folder, *options):
     """Put a lab file into a folder, and a watch on it with these options."""
-    from instructor.bench import watch
+    from instructor.tests.runner import terminal as watch
 
     lab = folder / "lab15_grpo.py"
     right, _ = watch.work_in_progress()  # tasks 1 to 3
@@ -121,7 +121,7 @@ def test_all_pass_and_ctrl_c(tmp_path):
 
 
 def test_without_fork(tmp_path):
-    from instructor.bench import watch
+    from instructor.tests.runner import terminal as watch
 
     lab = tmp_path / "lab15_grpo.py"
     right, wrong = watch.work_in_progress()

@@ -1,7 +1,7 @@
 """The price of KL: four values of beta, their accuracy, KL and entropy."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import compare, last, mean, new_figure, sources
+from notebooks.figures.style import compare, last, mean, new_figure, one_legend, sources
 
 NAMES = {"beta0": ("0", "0"), "default": ("0_04", "0.04"), "beta02": ("0_2", "0.2"),
          "beta1": ("1", "1")}
@@ -30,12 +30,17 @@ def alt(results):
 
 def draw(results):
     """Return the figure."""
-    figure, panels = new_figure(1, 3, 2.7)
+    figure, panels = new_figure(1, 3, 3.3)
     runs = {f"beta = {value}": load(name) for name, (_, value) in NAMES.items()}
     for axes, key, title in zip(panels, KEYS.values(), (
-            "sampled accuracy", "KL to the SFT model", "entropy (nats per token)")):
+            "sampled accuracy", "KL to the SFT model", "entropy, nats per token")):
         compare(axes, runs, key)
         axes.set(title=title, xlabel="iteration")
+        axes.set_xticks(range(0, 301, 100))
     panels[0].set_ylim(0.4, 1)
-    panels[0].legend(loc="lower right")
+    panels[1].set_yscale("log")
+    panels[1].set(title="KL to the SFT model (log)", yticks=(0.03, 0.1, 0.3, 1),
+                  yticklabels=("0.03", "0.1", "0.3", "1"))
+    panels[1].minorticks_off()
+    one_legend(figure, list(runs))
     return figure

@@ -1,7 +1,7 @@
 """Inner steps and the clip: 1, 2 and 8 gradient steps on the same samples, and 8 without clip."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import compare, last, mean, new_figure, sources
+from notebooks.figures.style import compare, last, mean, new_figure, one_legend, sources
 
 NAMES = {"inner1": ("1", "1 step"), "default": ("2", "2 steps"), "inner8": ("8", "8 steps"),
          "no_clip_8": ("8_noclip", "8 steps, no clip")}
@@ -34,15 +34,24 @@ def alt(results):
 
 def draw(results):
     """Return the figure."""
-    figure, grid = new_figure(2, 2, 4.4)
+    figure, grid = new_figure(2, 2, 5.4, sharex=True)
     runs = {label: load(name) for name, (_, label) in NAMES.items()}
     for axes, key, title in zip(grid.flat, ("acc_sampled", "kl", "clip_frac", "ratio_max"), (
             "sampled accuracy", "KL to the SFT model", "share of tokens clipped",
             "largest ratio of an iteration")):
         compare(axes, runs, key)
-        axes.set(title=title, xlabel="iteration")
-    grid[0, 0].set_ylim(0, 1)
-    grid[0, 0].legend(loc="lower right")
-    grid[0, 1].set_yscale("log")
-    grid[1, 1].set_yscale("log")
+        axes.set_title(title)
+    for axes in grid[1]:
+        axes.set_xlabel("iteration")
+    grid[0, 0].set_ylim(0.4, 1)
+    for axes, title in ((grid[0, 1], "KL to the SFT model"), (grid[1, 1], "largest ratio")):
+        axes.set_yscale("log")
+        axes.set_title(f"{title} (log scale)")
+    grid[1, 1].set(yticks=(1, 2, 5, 10), yticklabels=("1", "2", "5", "10"))
+    grid[1, 1].minorticks_off()
+    grid[0, 1].set(yticks=(0.01, 0.1, 1), yticklabels=("0.01", "0.1", "1"))
+    grid[0, 1].minorticks_off()
+    grid[1, 0].annotate("1 step, and no clip:\nalways 0", (0.96, 0.93), ha="right", va="top",
+                        xycoords="axes fraction")
+    one_legend(figure, list(runs))
     return figure

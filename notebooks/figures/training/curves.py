@@ -4,9 +4,9 @@ from notebooks.experiments import load
 from notebooks.figures.style import band, first, last, mean, new_figure, sources
 
 PANELS = ("reward", "loss", "entropy", "kl", "clip_frac", "frac_zero_signal")
-TITLES = {"reward": "mean reward of the samples", "loss": "loss (last inner step)",
-          "entropy": "entropy (nats per token)", "kl": "KL to the SFT model (k3)",
-          "clip_frac": "share of tokens clipped", "frac_zero_signal": "share of zero-signal groups"}
+TITLES = {"reward": "mean reward", "loss": "loss (last inner step)",
+          "entropy": "entropy, nats per token", "kl": "KL to the SFT model",
+          "clip_frac": "share clipped", "frac_zero_signal": "zero-signal groups"}
 
 
 def collect(_):
@@ -45,7 +45,7 @@ def alt(results):
 def draw(results):
     """Return the figure."""
     runs = load("default")
-    figure, grid = new_figure(2, 4, 3.6)
+    figure, grid = new_figure(4, 2, 7.6, sharex=True)
     panels = grid.flat
     top = next(panels)
     band(top, runs, "acc_greedy", "greedy")
@@ -54,13 +54,15 @@ def draw(results):
     top.legend(loc="lower right")
     for axes, key in zip(panels, PANELS):
         band(axes, runs, key)
-        axes.set(title=TITLES[key], xlabel="iteration")
+        axes.set_title(TITLES[key])
         if key != "loss":
             axes.set_ylim(0, 1.02 if key in ("reward", "frac_zero_signal") else None)
-    for axes in grid.flat:
-        axes.set_xticks(range(0, 301, 100))
+    for axes in (grid[-1, 0], grid[-2, 1]):
+        axes.set(xticks=range(0, 301, 100), xlabel="iteration")
+        axes.tick_params(labelbottom=True)
     spare = grid.flat[-1]
     spare.axis("off")
-    spare.text(0, 0.5, f"line: mean of {len(runs)} seeds\nband: their range\n\nall but accuracy: "
-               "means\nover 10 iterations", va="center")
+    spare.text(0, 0.5, f"line: mean of {len(runs)} seeds\nband: their range\n\n"
+               "all but accuracy: means\nover 10 iterations", va="center",
+               transform=spare.transAxes)
     return figure

@@ -7,10 +7,11 @@ from notebooks.experiments import load
 from notebooks.figures.style import QUANTITIES, band, columns, last, mean, new_figure, sources
 
 ROWS = ("acc_sampled", "reward", "loss", "kl", "entropy", "frac_zero_signal", "clip_frac")
-NAMES = ("accuracy", "reward", "loss", "KL", "entropy", "zero-\nsignal", "clip_frac")
+NAMES = ("accuracy", "reward", "loss*", "KL*", "entropy", "zero-\nsignal", "share\nclipped")
+LINEAR = {"loss": 0.01, "kl": 1e-3}  # up to here the log scales are linear
 SCALES = {  # (scale, its options), limits, ticks; the others are shares, 0 to 1
-    "loss": (("symlog", {"linthresh": 0.01}), (-3e4, 0.1), (-1e4, -100, -1, 0)),
-    "kl": (("symlog", {"linthresh": 1e-3}), (-2e-4, 2), (0, 0.01, 1)),
+    "loss": (("symlog", {"linthresh": LINEAR["loss"]}), (-3e4, 0.1), (-1e4, -1, 0)),
+    "kl": (("symlog", {"linthresh": LINEAR["kl"]}), (-2e-4, 2), (0, 0.01, 1)),
     "clip_frac": (("linear", {}), (-0.001, 0.03), (0, 0.01, 0.02)),
     "entropy": (("linear", {}), (-0.05, 1.1), (0, 0.5, 1)),
 }
@@ -56,7 +57,7 @@ def scaled(axes, key):
 def draw(results):
     """Return the figure."""
     base = load("default")
-    figure, grid = new_figure(len(ROWS), len(NUMBERS), 7.4, sharex=True, sharey="row")
+    figure, grid = new_figure(len(ROWS), len(NUMBERS), 9, sharex=True, sharey="row")
     for line, key, name in zip(grid, ROWS, NAMES):
         for axes, number in zip(line, NUMBERS):
             scaled(axes, key)
@@ -66,12 +67,14 @@ def draw(results):
                 band(axes, runs_of(number), "acc_greedy")
                 axes.set_title(f"run {number}", weight="bold")
             band(axes, runs_of(number), key)
-            axes.set(xlim=(0, 300), xticks=(0, 150, 300))
+            axes.set(xlim=(0, 300), xticks=(0, 200))
         line[0].set_ylabel(name)
     figure.align_ylabels(grid[:, 0])
     for axes in grid[-1]:
         axes.set_xlabel("iteration")
     handles, _ = grid[0][0].get_legend_handles_labels()
     names = ["without a bug", *(QUANTITIES[k][0] for k in ("acc_greedy", "acc_sampled"))]
-    figure.legend([grid[0][0].lines[0], *handles], names, loc="outside lower center", ncols=3)
+    figure.legend([grid[0][0].lines[0], *handles], names, loc="outside lower center", ncols=3,
+                  title=f"* log scale, linear between -{LINEAR['loss']:g} and {LINEAR['loss']:g} "
+                        f"(loss), up to {LINEAR['kl']:g} (KL)")
     return figure

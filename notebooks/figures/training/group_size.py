@@ -1,7 +1,7 @@
 """Group sizes 2, 4, 8 and 16 at the same number of responses per iteration."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import compare, first, last, mean, new_figure, sources
+from notebooks.figures.style import compare, first, last, mean, new_figure, one_legend, sources
 
 NAMES = {"g2": 2, "g4": 4, "default": 8, "g16": 16}
 
@@ -28,11 +28,11 @@ def alt(results):
 
 def draw(results):
     """Return the figure."""
-    figure, panels = new_figure(1, 2, 2.7)
-    runs = {f"G = {G}, {128 // G} prompts": load(name) for name, G in NAMES.items()}
+    figure, panels = new_figure(1, 2, 3.4)
+    runs = {f"G = {G} ({128 // G} prompts)": load(name) for name, G in NAMES.items()}
     for axes, key, title in zip(panels, ("acc_sampled", "frac_zero_signal"),
                                 ("sampled accuracy", "share of zero-signal groups")):
         compare(axes, runs, key)
         axes.set(title=title, xlabel="iteration", ylim=(0.4 if key == "acc_sampled" else 0, 1))
-    panels[0].legend(loc="lower right")
+    one_legend(figure, list(runs))
     return figure

@@ -33,7 +33,7 @@ def alt(results):
 def draw(results):
     """Return the figure."""
     runs = load("hacked")
-    figure, (left, right) = new_figure(1, 2, 2.6)
+    figure, (left, right) = new_figure(1, 2, 3.3)
     band(left, runs, "reward", "the reward it is paid", "^-")
     band(left, runs, "true_reward", "share that is right")
     left.set(ylim=(0, 1.02), xlabel="iteration", title="samples of the run")

@@ -2,19 +2,18 @@
 
 from notebooks.experiments import load
 from notebooks.figures.style import (
-    LINES,
-    MARKS,
     SAMPLED,
     columns,
     last,
+    looks,
     mean,
     new_figure,
-    shade,
     sources,
 )
 
 NAMES = {"inner1": 1, "default": 2, "inner8": 8}
 EARLY = 50  # the iteration at which the curves are compared
+SHOWN = 600  # gradient steps on the right; the run with 8 per batch has four times as many
 
 
 def collect(_):
@@ -33,27 +32,30 @@ def collect(_):
 def alt(results):
     """Return the alternative text."""
     s = results["summary"]
-    parts = [f"{steps} a batch: {s[f'acc_at_{EARLY}_{steps}']:.2f} after {EARLY} iterations, "
+    parts = [f"{steps} per batch: {s[f'acc_at_{EARLY}_{steps}']:.2f} after {EARLY} iterations, "
              f"{s[f'acc_{steps}']:.2f} at the end" for steps in NAMES.values()]
     return ("Sampled accuracy for 1, 2 and 8 gradient steps on each batch, left over iterations, "
-            "right over gradient steps, mean and range of 5 seeds. " + "; ".join(parts) + ".")
+            f"right over the first {SHOWN} gradient steps, mean and range of 5 seeds. "
+            + "; ".join(parts) + ".")
 
 
 def draw(results):
     """Return the figure."""
-    figure, panels = new_figure(1, 2, 2.7, sharey=True)
-    styles = zip(NAMES.items(), (-0.5, 0, 0.45), LINES, MARKS)
-    for (name, steps), t, line, mark in styles:
+    figure, panels = new_figure(1, 2, 3.4, sharey=True)
+    for (name, steps), look in zip(NAMES.items(), looks(SAMPLED, len(NAMES))):
         x, seeds = columns(load(name), "acc_sampled")
-        color = shade(SAMPLED, t)
         for axes, factor in zip(panels, (1, steps)):
             at = [factor * i for i in x]
             axes.fill_between(at, [min(c) for c in seeds], [max(c) for c in seeds],
-                              color=color, alpha=0.2, lw=0)
-            axes.plot(at, [mean(c) for c in seeds], line + mark, color=color, markevery=3,
-                      label=f"inner_steps = {steps}")
+                              color=look["color"], alpha=0.15, lw=0)
+            axes.plot(at, [mean(c) for c in seeds], markevery=3, label=f"{steps} per batch", **look)
     panels[0].set(title="over iterations", xlabel="iteration", ylabel="sampled accuracy",
                   ylim=(0.4, 1))
-    panels[1].set(title="over gradient steps", xlabel="gradient step", xlim=(0, 610))
-    panels[0].legend(loc="lower right")
+    panels[1].set(title=f"over gradient steps, the first {SHOWN}", xlabel="gradient step",
+                  xlim=(0, SHOWN))
+    most, iters = max(NAMES.values()), len(load("default")[0]["history"]["loss"])
+    panels[1].annotate(f"{most} per batch\ncontinues to {most * iters:,}", (SHOWN, 0.72), (-6, 0),
+                       textcoords="offset points", ha="right", va="center")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure

@@ -42,14 +42,14 @@ def draw(results):
     """Return the figure."""
     run = load("default")[0]
     h = run["history"]
-    figure, (top, below) = new_figure(2, 1, 3.4, sharex=True)
+    figure, (top, below) = new_figure(2, 1, 4.6, sharex=True)
     band(top, [run], "acc_sampled")
     top.set(ylabel="sampled accuracy", ylim=(0.4, 1))
     below.axhline(0, color="black", lw=0.6)
     its = range(1, len(h["loss"]) + 1)
-    below.plot(its, h["loss"], color="0.65", lw=0.8, label="last inner step")
-    below.plot(*points(h, "loss"), "k-", lw=1.4, label="mean over 10 iterations")
-    below.plot(*points(h, "loss_first"), "k:", lw=1.4, label="first inner step, mean over 10")
-    below.set(ylabel="loss", xlabel="iteration", ylim=(-0.03, 0.036))
-    below.legend(loc="upper right", ncols=3)
+    below.plot(its, h["loss"], color="0.55", lw=0.8, label="last inner step, as logged")
+    below.plot(*points(h, "loss"), "k-", lw=2, label="the same, mean over 10")
+    below.plot(*points(h, "loss_first"), "k:", lw=2, label="first inner step, mean over 10")
+    below.set(ylabel="loss", xlabel="iteration", ylim=(-0.03, 0.03))
+    figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

@@ -1,7 +1,7 @@
 """pass@k before and after training: one right answer among k samples."""
 
 from notebooks.experiments import SIZES, load
-from notebooks.figures.style import SAMPLED, mean, new_figure, shade, sources
+from notebooks.figures.style import SAMPLED, against_white, mean, new_figure, sources
 
 
 def collect(_):
@@ -26,8 +26,8 @@ def alt(results):
 def draw(results):
     """Return the figure."""
     s = results["summary"]
-    figure, axes = new_figure(1, 1, 2.9)
-    axes.plot(SIZES, [s[f"before_{k}"] for k in SIZES], "s--", color=shade(SAMPLED, -0.35),
+    figure, axes = new_figure(1, 1, 3.4)
+    axes.plot(SIZES, [s[f"before_{k}"] for k in SIZES], "s--", color=against_white(SAMPLED, 3.4),
               label="before (SFT)")
     axes.fill_between(SIZES, [s[f"after_{k}_min"] for k in SIZES],
                       [s[f"after_{k}_max"] for k in SIZES], color=SAMPLED, alpha=0.2, lw=0)

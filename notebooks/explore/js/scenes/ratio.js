@@ -209,8 +209,8 @@ function tokenView(found, [i, t]) {
       <div>${details(part, { logp, old, ref, A }, loss.tokens.weight[at])}</div>
     </div>
     <h3>The leash: KL</h3>
-    <p>The reward sees only the answer. A second term keeps the policy near the SFT model, the
-      <em>reference</em>.
+    <p>The reward sees only the answer. A second term keeps the policy near the model it was
+      before GRPO, which supervised fine-tuning (SFT) has made: the frozen <em>reference</em>.
       The <dfn>KL divergence</dfn> (Kullback and Leibler) says how far one distribution is from
         another: 0 if they are equal, and more the more they differ.
       <code>k3</code> estimates it from one sampled token. It is never negative, and
@@ -276,15 +276,14 @@ function view(redraw) {
   });
   return html`
     <p class="lead">Sampling is the expensive part, so GRPO takes more than one gradient step on the
-      same group. After the first
-      step the policy is no longer the one that sampled.</p>
-    <p>The <dfn>ratio</dfn> rho of a token is its probability now,
-      divided by its probability when it was sampled (under <em>old</em>).
-      Before the first step it is 1 for every token. A token\u2019s part of the goal is rho times A:
-        raise the ratio of a good token, lower
-      that of a bad one. The <dfn>clip</dfn> stops rewarding a move that has gone far
-      enough: a good token beyond 1 + eps, or a bad one below 1 \u2212 eps,
-        has no gradient any more.</p>
+      same group. After the first step the policy is no longer the one that sampled.</p>
+    <p>The <dfn>ratio</dfn> rho of a token is its probability now, divided by its probability when
+      it was sampled (under <em>old</em>). Before the first step it is 1 for every token. A token
+      has the advantage A of its response, and its part of the goal is rho times A: raise the
+      ratio of a good token, lower that of a bad one.</p>
+    <p>The <dfn>clip</dfn> stops rewarding a move that has gone far enough: a good token beyond
+      1 + eps, or a bad one below 1 \u2212 eps, has no gradient any more. Here eps is
+      ${num(state.eps, 2)}.</p>
     ${asked}
     ${
       open

@@ -1,19 +1,11 @@
-"""From save to verdict: python -m instructor.bench.watch [--saves 20] [--spawn].
+"""`python -m tests.watch` in a terminal of its own, and files to save for it. Not on Windows."""
 
-Runs `python -m tests.watch` in a terminal of its own, saves a lab file again and again, and
-measures from the file's time stamp until the verdict can be read. Linux and macOS only.
-"""
-
-import argparse
 import os
 import pty
-import random
 import select
 import signal
-import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -60,7 +52,12 @@ class Terminal:
         return self.text.split(CLEAR)[-1]
 
     def wait_for(self, ready: str | Callable[[str], bool], seconds: float = 30.0) -> str:
-        """Return the screen as soon as it holds these words, or as ready(screen) is true."""
+        """Return the screen as soon as it holds these words, or as ready(screen) is true.
+
+        Raises:
+            RuntimeError: the watch has ended.
+            TimeoutError: the words did not come in time.
+        """
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             shown = self.screen()
@@ -85,7 +82,13 @@ class Terminal:
 
 
 def save(path: Path, text: str, how: str) -> None:
-    """Save as editors do: "in place" (truncate, write) or "rename" (a new file moved over it)."""
+    """Save as editors do: "in place" (truncate, write) or "rename" (a new file moved over it).
+
+    Args:
+        path: of the file.
+        text: its new text.
+        how: "in place" or "rename".
+    """
     if how == "rename":
         new = path.with_name(path.name + ".tmp")
         new.write_text(text, encoding="utf-8")
@@ -105,41 +108,3 @@ def work_in_progress() -> tuple[str, str]:
             lines[start:end] = right[slice(*own[n])]
     text = "\n".join(lines)
     return text, text.replace("d = ref_logp - logp", "d = logp - ref_logp")
-
-
-def measure(saves: int, *options: str) -> dict[str, list[float]]:
-    """Return the times of this many saves of each way to save, in seconds."""
-    right, wrong = work_in_progress()
-    times: dict[str, list[float]] = {"in place": [], "rename": []}
-    with tempfile.TemporaryDirectory() as folder:
-        lab = Path(folder, "lab15_grpo.py")
-        save(lab, right, "in place")
-        terminal = Terminal(lab, *options)
-        try:
-            terminal.wait_for("> task4", 60)
-            for i in range(saves * len(times)):
-                # Time to think: the last run is over, and a spare Python is ready again.
-                time.sleep(random.uniform(8, 9) if "--spawn" in options else random.uniform(1, 2))
-                how = list(times)[i // saves]
-                save(lab, (wrong, right)[i % 2], how)
-                terminal.wait_for(("> task3", "> task4")[i % 2])
-                times[how].append(time.time() - os.stat(lab).st_mtime)
-        finally:
-            terminal.close()
-    return times
-
-
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--saves", type=int, default=20, help="of each way to save")
-    parser.add_argument("--spawn", action="store_true", help="without fork")
-    args = parser.parse_args()
-    options = ["--spawn"] * args.spawn
-    for how, times in measure(args.saves, *options).items():
-        print(f"{how:<9} {len(times)} saves: median {statistics.median(times):.3f} s, "
-              f"worst {max(times):.3f} s")
-
-
-if __name__ == "__main__":
-    main()

@@ -5,6 +5,7 @@ must not; else a student learns from a grade what no test has said. LAB15_SLOW=1
 """
 
 import numbers
+import os
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from instructor.variants import catalog, runner
 from tests.labfile import TASKS, is_real
 
-from ..variants.test_hidden import SLOW, course, points  # noqa: F401
+SLOW = "LAB15_SLOW" not in os.environ
 
 SETUP = """
 
@@ -155,10 +156,10 @@ def public(tmp_path_factory):
     return {variant.id: result.code == 0 for variant, result in ran}
 
 
-def test_public_and_hidden_tests_accept_the_same_types(public, course, tmp_path):  # noqa: F811
+def test_public_and_hidden_tests_accept_the_same_types(public, points):
     odd = []
     for variant in some():
-        full = points(variant, course, tmp_path) == TASKS[variant.task].points
+        full = points(variant) == TASKS[variant.task].points
         verdicts = {"public": public[variant.id], "hidden": full, "right": variant.kind == "wheat"}
         odd += [(variant.id, verdicts)] if len(set(verdicts.values())) > 1 else []
     assert not odd, "\n".join(map(str, odd))

@@ -14,10 +14,11 @@ import torch
 import tinylm
 
 from ..labfile import is_real
-from ..messages.explain import cause, compare, fail, same
 from ..mistakes.task5 import wrong_gradients
-from . import oracle_step as oracle
-from .standin import Bigram, WatchedSGD, attempt, linear_loss, linear_weights, stand_in
+from ..spec import oracle_step as oracle
+from ..spec.nested import same
+from ..spec.standin import Bigram, WatchedSGD, attempt, linear_loss, linear_weights, stand_in
+from .explain import cause, compare, fail
 
 G = 3
 PROMPTS = ["1+2=", "4+4=", "10+2=", "3+5=", "20+9=", "7+1="]  # P = 6, P*G = 18 rows
@@ -76,6 +77,13 @@ def run(lab, rewards=REWARDS, adv=None, ref_grad=False, **fields):
     """Call grpo_step once; return everything that was seen.
 
     An error in the student's code is raised only if what was seen before it explains nothing.
+
+    Args:
+        lab: the student's module.
+        rewards: what sample_group's stand-in returns.
+        adv: what group_advantages' stand-in returns; None: made-up ones.
+        ref_grad: whether the parameters of ref require a gradient.
+        fields: settings with other values.
     """
     values = {"G": G, "temperature": 0.7, "scale_std": False, "clip_eps": 0.3, "beta": 0.5}
     values |= {"inner_steps": 2, "max_grad_norm": 1e6, "lr": 0.02} | fields

@@ -1,0 +1,249 @@
+"""Supervised fine-tuning: the loss is on the response alone. The command is beyond/sft.py."""
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from beyond.hf import backend
+from beyond.hf.batches import next_rows
+from beyond.hf.config import GRPO_ONLY, GRPOConfig
+from beyond.hf.policy import advice_when_memory_is_out
+from beyond.hf.schedule import Schedule
+from beyond.parallel.ranks import World
+from beyond.saving import checkpoints, record
+from beyond.saving.checkpoints import seed_everything
+from beyond.saving.folder import RunFolder, continues
+from beyond.saving.logs import RunLog, mean_of
+from beyond.tasks.data import usable
+
+
+def spoken_ids(policy: backend.Policy, text: str) -> list[int]:
+    """Return a response's ids and the end token; one that is too long is cut, without an end."""
+    end = policy.tokenizer.eos_token_id
+    end = min(policy.ends) if end is None else end
+    ids = [*policy.tokenizer(text, add_special_tokens=False)["input_ids"], end]
+    return ids[: policy.max_new_tokens]  # an end where it was cut would teach to stop there
+
+
+def demonstrations(policy: backend.Policy, rows: list[dict]) -> dict:
+    """Return rows as sample would: the reference as the response, its end token included."""
+    known = backend.encode(policy, [row["text"] for row in rows])
+    spoken = [spoken_ids(policy, str(row["reference"])) for row in rows]
+    T = max(map(len, spoken))
+    put: dict[str, Any] = {"device": policy.device}
+    right = torch.tensor([r + [policy.pad_id] * (T - len(r)) for r in spoken], **put)
+    mask = torch.tensor([[1.0] * len(r) + [0.0] * (T - len(r)) for r in spoken], **put)
+    return {
+        "ids": torch.cat([known["ids"][known["row"]], right], 1), "mask": mask,
+        "prompt_len": known["ids"].shape[1], "prompts": known, "temperature": 1.0,
+        "tokenizer": policy.tokenizer, "ends": policy.ends,
+    }
+
+
+class SFTTrainer:
+    """Train a Policy on rows with prompt and reference.
+
+    Args:
+        policy: a Policy; it is trained in place.
+        cfg: a GRPOConfig; prompts_per_step rows make a batch, micro_batch of them at a time.
+    """
+
+    def __init__(self, policy: backend.Policy, cfg: GRPOConfig):
+        self.policy, self.cfg, self.done, self.total = policy, cfg, 0, 0
+        # What a command adds to run.yaml: settings of its own, files, and how it was started.
+        self.about: dict[str, Any] = {"settings": {}, "files": {}, "run": {}}
+        self.kept_at: int | None = None  # the step of the newest checkpoint
+        self.facts: dict[str, Any] = {}  # files and rows, as in run.yaml
+        self.window: list[dict[str, float]] = []  # metrics since the last log
+        trained = [p for p in policy.parameters() if p.requires_grad]
+        self.opt = torch.optim.AdamW(trained, cfg.learning_rate, weight_decay=cfg.weight_decay)
+        self.schedule = Schedule(cfg, self.opt)
+
+    def update(self, rows: list[dict]) -> dict[str, float]:
+        """Make one step on some rows; every token counts the same."""
+        size = self.cfg.micro_batch or len(rows)
+        parts = [demonstrations(self.policy, rows[i : i + size])
+                 for i in range(0, len(rows), size)]
+        tokens = sum(float(part["mask"].sum()) for part in parts)
+        self.opt.zero_grad(set_to_none=True)
+        total = 0.0
+        for part in parts:
+            with self.policy.dropping(self.cfg.seed ^ self.done * 1000003 ^ int(tokens)):
+                loss = -backend.sequence_logprobs(self.policy, part).sum() / tokens
+            loss.backward()
+            total += float(loss.detach())
+        parameters = [p for g in self.opt.param_groups for p in g["params"]]
+        norm = torch.nn.utils.clip_grad_norm_(parameters, self.cfg.max_grad_norm)
+        if not torch.isfinite(norm):
+            raise FloatingPointError(f"step {self.done + 1}: the gradient is {float(norm)}. Lower "
+                                     f"learning_rate (now {self.cfg.learning_rate:g})")
+        rate = self.schedule.step(self.done)
+        self.opt.step()
+        self.done += 1
+        return {"loss": total, "grad_norm": float(norm), "learning_rate": rate,
+                "num_tokens": tokens}
+
+    def batches(self, rows: list[dict]):
+        """Yield the batches of the steps that are left; the data is gone round as needed."""
+        place = {"epoch": 0, "row": 0}
+        for step in range(self.total):
+            batch = next_rows(place, rows, self.cfg)
+            if step >= self.done:
+                yield batch
+
+    def train(self, dataset, resume: bool = False,
+              folder: RunFolder | None = None) -> list[dict[str, float]]:
+        """Train; return the log. Ctrl-C is a normal end: what was trained is in final/.
+
+        Args:
+            dataset: rows with prompt and reference.
+            resume: from the newest checkpoint of output_dir.
+            folder: the folder of the run, entered already; None: output_dir. See GRPOTrainer.train.
+
+        Raises:
+            MemoryError: memory is out; the message names what to change.
+            FloatingPointError: the gradient is NaN or infinite.
+        """
+        cfg = self.cfg
+        rows = self.answered(dataset)
+        a_pass = -(-len(rows) // cfg.prompts_per_step)
+        self.total = cfg.max_steps or a_pass * cfg.num_train_epochs
+        print(f"{len(rows)} rows, {self.total} optimizer steps")
+        self.schedule.total = self.total
+        begun = time.perf_counter()
+        with contextlib.ExitStack() as stack:
+            self.folder = folder or stack.enter_context(
+                RunFolder(cfg.output_dir, continues(cfg.output_dir, resume)))
+            seed_everything(cfg.seed)
+            self.facts = self.found_now(rows)
+            if resume:
+                self.load(rows)
+                if self.done >= self.total:
+                    print(f"all {self.total} steps are made; raise max_steps or num_train_epochs")
+            self.begin()
+            history = self.train_in_folder(rows)
+            if folder is None and self.folder.kept:
+                print(self.report(time.perf_counter() - begun))
+        return history
+
+    def found_now(self, rows: list[dict]) -> dict[str, Any]:
+        """Return what a resume compares: the files of this run by hash, and its rows."""
+        files = dict(self.about["files"])
+        model = getattr(getattr(self.policy.model, "config", None), "_name_or_path", "")
+        files |= {"model": model} if model and Path(model).is_dir() else {}
+        return {"files": {k: record.of_file(v) for k, v in files.items()},
+                "rows": record.rows_of(rows)}
+
+    def begin(self) -> None:
+        """Make the run's folder and write run.yaml, with the settings that sft reads."""
+        settings = {k: v for k, v in vars(self.cfg).items() if k not in GRPO_ONLY}
+        settings |= {"output_dir": str(self.folder.path)}
+        run = record.about_run(**({"program": "hf.supervised", "command": "in Python"}
+                                  | self.about["run"]))
+        run |= self.facts | ({} if self.folder.fresh else {"resumed_at": self.done})
+        self.folder.begin(self.about["settings"] | settings, run)
+
+    def train_in_folder(self, rows: list[dict]) -> list[dict[str, float]]:
+        """Make the steps that are left; save final/ if one was made; return the log."""
+        cfg, start = self.cfg, self.done
+        log = RunLog(cfg, None if self.folder.fresh else self.done)
+        try:
+            with advice_when_memory_is_out(cfg, self.opt):
+                return self.steps(rows, log)
+        finally:
+            missing = not (Path(cfg.output_dir) / "final").is_dir()
+            if self.done > (0 if missing else start):
+                self.save("final", whole=False)
+            log.close()
+
+    def report(self, seconds: float) -> str:
+        """Return the last line of the run.
+
+        Args:
+            seconds: how long it took.
+        """
+        return self.folder.report(f"{self.done} steps", seconds)
+
+    def answered(self, dataset) -> list[dict]:
+        """Return the usable rows that have a reference; say what is left out, and what is cut."""
+        rows = usable(dataset, self.policy)
+        kept = [row for row in rows if row["reference"] is not None]
+        if not kept:
+            raise ValueError("no row has an answer to learn from (reference, answer or target)")
+        if len(kept) < len(rows):
+            print(f"{len(rows) - len(kept)} of {len(rows)} rows have no answer and are left out")
+        ids = (spoken_ids(self.policy, row["reference"])[-1] for row in kept)
+        long = sum(last not in self.policy.ends for last in ids)
+        if long:
+            print(f"{long} of {len(kept)} answers have more than {self.policy.max_new_tokens} "
+                  "tokens and are cut there; raise max_new_tokens to train them to their end")
+        return kept
+
+    def steps(self, rows: list[dict], log: RunLog) -> list[dict[str, float]]:
+        """Make the steps that are left; return the log."""
+        from tqdm import tqdm
+
+        cfg, total, start = self.cfg, self.total, self.done
+        history: list[dict[str, float]] = []
+        try:
+            for batch in tqdm(list(self.batches(rows)), ascii=True, disable=None, total=total,
+                              initial=self.done):
+                self.window.append(self.update(batch))
+                self.folder.keep()
+                last = self.done == total
+                if self.done % cfg.logging_steps == 0 or last:
+                    history.append({"step": self.done} | mean_of(self.window))
+                    log.metrics(self.done, mean_of(self.window))
+                    self.window = []
+                if last or (cfg.save_steps and self.done % cfg.save_steps == 0):
+                    self.save(f"checkpoint-{self.done}")
+                    self.kept_at = self.done
+                    checkpoints.prune(cfg.output_dir, cfg.save_total_limit)
+        except KeyboardInterrupt:
+            kept = ("The model is in final/; a resume continues from the newest checkpoint."
+                    if self.done > start else "There is nothing to keep.")
+            print(f"Stopped by Ctrl-C after {self.done} of {total} steps. {kept}")
+        return history
+
+    def save(self, name: str, whole: bool = True) -> None:
+        """Save a checkpoint (whole=False: the model only). A full disk is reported, not raised."""
+        settings = {k: v for k, v in vars(self.cfg).items() if k not in GRPO_ONLY}
+        more = {"model": self.policy.model, "opt": self.opt,
+                "state": {"step": self.done, "window": self.window, "settings": settings,
+                          "facts": self.facts},
+                "own": {"random": checkpoints.random_state()}} if whole else {}
+        same = Path(self.cfg.output_dir) / f"checkpoint-{self.done}"
+
+        def write(folder: Path) -> None:
+            if not whole and self.kept_at == self.done and (same / checkpoints.STATE).is_file():
+                checkpoints.link_model(same, folder)
+            else:
+                checkpoints.write_model(folder, self.policy)
+
+        try:
+            checkpoints.save(Path(self.cfg.output_dir) / name, World(), write, **more)
+        except OSError as error:
+            print(f"{name} was not saved: {error}. Earlier checkpoints are whole.")
+
+    def load(self, rows: list[dict]) -> None:
+        """Resume at the newest checkpoint, if there is one.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is of another model, or of other rows.
+        """
+        kept = checkpoints.found(self.cfg.output_dir)
+        if not kept:
+            print(f"no checkpoint in {self.cfg.output_dir}: starting at step 0")
+            return
+        facts = checkpoints.load_state(kept[-1]).get("facts", {})
+        record.check_resume(facts, self.facts, rows)
+        state = checkpoints.load(kept[-1], World(), self.policy.model, self.opt)
+        own = checkpoints.load_state(kept[-1], checkpoints.RANK.format(0))
+        self.done, self.window = state["step"], state["window"]
+        checkpoints.set_random_state(own["random"])
+        changes = checkpoints.changed(state, self.cfg, record.changes(facts, self.facts))
+        print(f"resumed at step {self.done}{changes}")

@@ -1,0 +1,1 @@
+"""Tests of what a run leaves behind: its folder, its record."""

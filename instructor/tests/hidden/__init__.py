@@ -1,0 +1,1 @@
+"""Tests of instructor.check and instructor.mutate, and all variants in the hidden tests."""

@@ -1,0 +1,185 @@
+"""What single changes do, measured for the chapter's tables and answers: no figure shows them.
+
+    python -m notebooks.trials --list           what there is, and what is measured
+    python -m notebooks.trials                  measure what is missing
+    python -m notebooks.trials t13 --force      measure this one again
+
+Three seeds each, in notebooks/trials.json: the evaluations as they are, everything else as means
+over 10 iterations. Stop with Ctrl-C at any time; the next call continues.
+"""
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass, field
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from notebooks.experiments import TOP, progress, train
+from notebooks.figures.style import WINDOW, about, mean, read_json, short, write_json
+
+PATH = TOP / "notebooks" / "trials.json"
+SEEDS = (0, 1, 2)
+EARLY, LATER = {"iters": 50}, {"iters": 100}  # the default settings are then at 0.90 and 0.94
+KEYS = ("reward", "loss", "kl", "clip_frac", "frac_zero_signal", "entropy", "true_reward",
+        "length", "ratio_max")
+
+_NORM = "torch.nn.utils.clip_grad_norm_(policy.parameters(), cfg.max_grad_norm)"
+_SCORES = "[reward(response, answer) for response, answer in zip(responses, answers)]"
+_ADV = "adv = group_advantages(rewards, cfg.G, cfg.scale_std)"
+# Changes of the solution's text: name -> (text as it is, text in its place).
+EDITS = {
+    "k2": ("k3 = k3_kl(logp, ref_logp)", "k3 = (ref_logp - logp) ** 2 / 2"),
+    "first_digit": (_SCORES, _SCORES.replace(
+        "reward(response, answer)",
+        "max(reward(response, answer), 0.2 * (response[:1] == answer[:1]))")),
+    "rows_mixed": (
+        "prompts = [prompt for prompt in prompts for _ in range(G)]  # P*G, each G times in a row\n"
+        "    answers = [answer for answer in answers for _ in range(G)]",
+        "prompts, answers = prompts * G, answers * G"),
+    "not_negated": ("loss = -per_response.mean()", "loss = per_response.mean()"),
+    "plus_beta": ("torch.min(unclipped, clipped) - beta", "torch.min(unclipped, clipped) + beta"),
+    "max_for_min": ("torch.min(unclipped, clipped)", "torch.max(unclipped, clipped)"),
+    "clip_alone": ("torch.min(unclipped, clipped)", "clipped"),
+    "no_zero_grad": ("opt.zero_grad()\n        loss.backward()", "loss.backward()"),
+    "norm_too_early": (f"loss.backward()\n        {_NORM}", f"{_NORM}\n        loss.backward()"),
+    "new_optimizer": (
+        _ADV, f"{_ADV}\n    opt = torch.optim.Adam(policy.parameters(), lr=cfg.lr)"),
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One row: what is changed in the settings, and which of EDITS in the solution's text."""
+
+    name: str
+    label: str
+    changes: dict = field(default_factory=dict)
+    edit: str | None = None
+
+
+_ROWS = [
+    # Answers to exercises 10, 11, 14 and 16.
+    Trial("lr_low", "learning rate 3e-5", LATER | {"lr": 3e-5}),
+    Trial("t13", "sampled at T = 1.3, scored at 1", LATER | {"temperature": 1.3}),
+    Trial("first_digit", "0.2 for a right first digit", LATER, "first_digit"),
+    Trial("k2", "k2 in the place of k3", EARLY, "k2"),
+    Trial("k2_beta1", "k2 in the place of k3, beta = 1", EARLY | {"beta": 1.0}, "k2"),
+    # The tables of typical mistakes.
+    Trial("rows_mixed", "rows of the groups mixed", EARLY, "rows_mixed"),
+    Trial("not_negated", "loss not negated", EARLY, "not_negated"),
+    Trial("plus_beta", "+ beta * k3", EARLY, "plus_beta"),
+    Trial("max_for_min", "max for min", EARLY, "max_for_min"),
+    Trial("clip_alone", "clip without min", EARLY, "clip_alone"),
+    Trial("no_zero_grad", "no zero_grad", EARLY, "no_zero_grad"),
+    Trial("norm_too_early", "norm clipped before backward", EARLY, "norm_too_early"),
+    Trial("new_optimizer", "a new optimizer in every call", EARLY, "new_optimizer"),
+    Trial("lr_3e3", "learning rate 3e-3", EARLY | {"lr": 3e-3}),
+]
+TABLE = {row.name: row for row in _ROWS}
+
+
+def shortened(history):
+    """Return a history with means over WINDOW iterations for all but the evaluations."""
+    kept = {key: history[key] for key in ("eval_iter", "acc_sampled", "acc_greedy")}
+    for key in KEYS:
+        values = history.get(key, [])
+        kept[key] = [short(mean(values[i : i + WINDOW])) for i in range(0, len(values), WINDOW)]
+    return kept
+
+
+def stored():
+    """Return what is measured: dict from name to a record with changes, edit and runs."""
+    return read_json(PATH)["trials"] if PATH.exists() else {}
+
+
+def runs_of(row, found):
+    """Return the runs of a row measured with its settings: dict from seed to run."""
+    record = found.get(row.name, {})
+    if (record.get("changes"), record.get("edit")) != (row.changes, row.edit):
+        return {}
+    return {run["seed"]: run for run in record["runs"]}
+
+
+def measure(names=None, force=False):
+    """Measure the trials of these names (all if None); return False after Ctrl-C."""
+    rows = [TABLE[name] for name in names or TABLE]
+    total = sum(row.changes.get("iters", 300) for row in rows) * len(SEEDS)
+    with progress(1, total) as bar:
+        for seed in SEEDS:  # the first seed of all before the second of any
+            for row in rows:
+                bar.set_description(row.name)
+                if seed in runs_of(row, stored()) and not force:
+                    bar.update(row.changes.get("iters", 300))
+                    continue
+                run = train(seed, row.changes, [EDITS[row.edit]] if row.edit else [], bar.update)
+                if run is None:
+                    return False
+                keep(row, run | {"history": shortened(run["history"])})
+    return True
+
+
+def keep(row, run):
+    """Write one run to the file, beside what other processes may have added meanwhile."""
+    found = stored()
+    runs = runs_of(row, found) | {run["seed"]: run}
+    origin = about(f"python -m notebooks.trials {row.name}")
+    found[row.name] = {"label": row.label, "changes": row.changes, "edit": row.edit, **origin,
+                       "runs": [runs[seed] for seed in sorted(runs)]}
+    write_json(PATH, {"trials": {name: found[name] for name in TABLE if name in found}})
+
+
+def at(name, key, it=None):
+    """Return the mean over the seeds of a quantity at an iteration, or at the end.
+
+    Args:
+        name: of a trial.
+        key: acc_sampled or acc_greedy (an evaluation), or one of KEYS.
+        it: iteration: of the evaluation, or the last of the WINDOW averaged; None for the last
+            evaluation, or the last 50 iterations.
+    """
+    values = []
+    for run in stored()[name]["runs"]:
+        history = run["history"]
+        if key.startswith("acc_"):
+            values.append(history[key][-1 if it is None else history["eval_iter"].index(it)])
+        elif it is None:
+            values.append(mean(history[key][-50 // WINDOW :]))
+        else:
+            values.append(history[key][it // WINDOW - 1])
+    return mean(values)
+
+
+def listing():
+    """Return a line for every trial."""
+    found = stored()
+    return "\n".join(f"{row.name:15} {len(runs_of(row, found))} of {len(SEEDS)} seeds  {row.label}"
+                     for row in TABLE.values())
+
+
+def main(argv=None):
+    """Measure, or list what there is."""
+    parser = argparse.ArgumentParser(prog="python -m notebooks.trials", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of the table; all if none")
+    parser.add_argument("--force", action="store_true", help="measure again what is there")
+    parser.add_argument("--list", action="store_true", help="print the table and stop")
+    flags = parser.parse_args(argv)
+    if unknown := [name for name in flags.names if name not in TABLE]:
+        parser.error(f"unknown: {', '.join(unknown)}. There are: {', '.join(TABLE)}")
+    if flags.list:
+        print(listing())
+        return 0
+    try:
+        done = measure(flags.names or None, flags.force)
+    except KeyboardInterrupt:  # between two runs
+        done = False
+    except OSError as error:
+        sys.exit(str(error))
+    print(f"Measured, in {PATH}." if done else
+          "Stopped; the runs that were finished are kept. The same command continues.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
