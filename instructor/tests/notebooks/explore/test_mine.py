@@ -15,7 +15,7 @@ SOLUTION = ROOT / "solutions" / "lab15_grpo.py"
 WRONG = {
     "task1_s01_tiled": "prompt at T = 1 of row 1: yours 5+4=, right 37+48=.",
     "task1_s02_answers_tiled": "reward at T = 1 of row",
-    "task1_s06_no_temperature": "response at T = 0.02, almost greedy of row",
+    "task1_s06_no_temperature": "likeliest response at T = 0.02 (almost greedy) of row",
     "task2_a01_sample_std": "advantage (8 rewards, G = 8, with the std) of response 0",
     "task2_a08_always": "advantage (8 rewards, G = 8, without the std) of response 0",
     "task3_k01_sign": "k3 of response 0, token 0",
