@@ -29,7 +29,7 @@ from tests.labfile import (
 )
 from tests.loader import settings, shadows
 from tests.loader.limits import SECONDS, OutOfTime, TimeLimit
-from tests.loader.surroundings import quiet, tamed
+from tests.loader.surroundings import itself, quiet, tamed
 from tests.spec import oracle
 from tests.spec.standin import stand_in
 
@@ -134,7 +134,7 @@ def check(what, value, right, batch=None, where=("response", "token")):
 @contextlib.contextmanager
 def guarded(lab, limit):
     """Run code of a student's file: without output, in time, with everything put back."""
-    with quiet(), tamed(), settings.random_states(), settings.kept():
+    with quiet(), tamed(), itself(lab), settings.random_states(), settings.kept():
         with TimeLimit(limit, lab.__file__):
             yield
 
@@ -171,8 +171,8 @@ def check_group(lab, page, call):
     answers = [str(sum(map(int, p[:-1].split("+")))) for p in prompts]
     rows = [p for p in prompts for _ in range(G)]
     wanted = [a for a in answers for _ in range(G)]
-    for temperature, name in ((asked["temperature"], "T = 1"), (0.02, "T = 0.02, almost greedy")):
-        model = models_of(page)(page["iterations"][-1])
+    for temperature, name in ((asked["temperature"], "T = 1"), (0.02, "T = 0.02 (almost greedy)")):
+        model = models_of(page)(page["iterations"][0])  # the one that errs most
 
         def sampled(model=model, temperature=temperature):
             torch.manual_seed(asked["seed"])
@@ -190,7 +190,11 @@ def check_group(lab, page, call):
                 for row in out["ids"].tolist()]
         right = [tinylm.reward(text, answer) for text, answer in zip(said, wanted)]
         row = ("row",)
+        tokens = out["ids"][:, out["prompt_len"]:]
+        ends = (tokens == tinylm.END).long()
+        real = ((ends.cumsum(1) - ends) == 0).float()  # up to and including the first END
         found += [check(f"prompt at {name}", read, rows, "group", row),
+                  check(f"mask at {name}", out["mask"], real.tolist(), "group", ("row", "token")),
                   check(f"response at {name}", given, said, "group", row),
                   check(f"reward at {name}", result["rewards"], right, "group", row)]
         if temperature < 1:
@@ -294,19 +298,37 @@ def check_step(lab, page, call):
     def advantages(rewards, G, scale_std=True, eps=1e-4):
         return torch.tensor(oracle.advantages(rewards.tolist(), G, scale_std, eps))
 
+    entropies = []  # at any moment of the iteration is right, and so is their mean
+
+    def loss(*args):
+        entropies.append(entropy_of(policy, groups["out"]))
+        return right_loss(*args)
+
     def done():
         prompts = asked["prompts"]
         with stand_in(lab, sample_group=lambda *args: given, group_advantages=advantages,
-                      grpo_loss=right_loss):
+                      grpo_loss=loss):
             return lab.grpo_step(policy, ref, optimizer, list(prompts), answers_of(prompts), cfg)
 
     stats = call(done)
     with torch.no_grad():
         after = tinylm.sequence_logprobs(policy, groups["out"])
-    reported, right = as_dict(stats), asked["right"]
+    reported, right = as_dict(stats), copy.deepcopy(asked["right"])
+    entropies += [lab15_run.mean(entropies or [0.0]), entropy_of(policy, groups["out"])]
+    if any(lab15_run.is_number(reported.get("entropy")) and near(reported["entropy"], e)
+           for e in entropies):
+        right["stats"]["entropy"] = reported["entropy"]
     return [check("logp after the step", after, right["logp"], "step"),
             *(check(key, reported.get(key), value, "step")
               for key, value in right["stats"].items())]
+
+
+@torch.no_grad()
+def entropy_of(model, out):
+    """Return the mean entropy of the next token at the response positions, as token_entropy."""
+    logits = model(out["ids"][:, :-1])[:, out["prompt_len"] - 1:]
+    entropy = torch.distributions.Categorical(logits=logits).entropy()
+    return float((entropy * out["mask"]).sum() / out["mask"].sum())
 
 
 def answers_of(prompts):

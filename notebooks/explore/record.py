@@ -188,7 +188,7 @@ def right_step(lab, models):
 
     With SGD: after a step of Adam one could not see whether the gradient was clipped.
     """
-    prompts, G, seed = ["37+48=", "58+29=", "9+6="], 4, 2
+    prompts, G, seed = ["37+48=", "58+29=", "6+3="], 4, 2  # the last group has no signal
     policy, ref = models[OLD](), models[0]()
     groups = group_of(policy, prompts, answers_of(prompts), G, 1.0, seed)
     cfg = lab.GRPOConfig(G=G, prompts_per_iter=len(prompts), inner_steps=3, lr=0.1,

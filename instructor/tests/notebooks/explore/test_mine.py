@@ -15,6 +15,7 @@ SOLUTION = ROOT / "solutions" / "lab15_grpo.py"
 WRONG = {
     "task1_s01_tiled": "prompt at T = 1 of row 1: yours 5+4=, right 37+48=.",
     "task1_s02_answers_tiled": "reward at T = 1 of row",
+    "task1_s06_no_temperature": "likeliest response at T = 0.02 (almost greedy) of row",
     "task2_a01_sample_std": "advantage (8 rewards, G = 8, with the std) of response 0",
     "task2_a08_always": "advantage (8 rewards, G = 8, without the std) of response 0",
     "task3_k01_sign": "k3 of response 0, token 0",
@@ -86,6 +87,12 @@ def test_a_function_that_raises_shows_its_line(of):
     task = found["tasks"]["3"]
     assert task["text"].startswith("IndexError: ") and "return logp.unsqueeze(7)" in task["text"]
     assert text.splitlines()[task["line"] - 1].strip() == "return logp.unsqueeze(7) - ref_logp"
+
+
+def test_the_entropy_may_be_that_after_the_update(of):
+    variant = next(v for v in catalog.wheats() if v.id == "task5_keywords")
+    task = of(variant.text)["tasks"]["5"]
+    assert task["state"] == "equal", task["text"]
 
 
 @pytest.mark.parametrize("body, state", [
