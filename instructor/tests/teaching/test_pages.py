@@ -222,7 +222,7 @@ def test_reading_times_fit_the_chapter():
     assert [int(section) for section, _ in rows][:8] == list(range(1, 9))
     for section, minutes in rows:
         own = next(part for part in chapter if part.startswith(f"## {section}. "))
-        if said := re.search(r"\bReading: (\d+) minutes", own):
+        if said := re.search(r"\bReading:\s+(\d+)\s+minutes", own):
             assert said[1] == minutes, f"section {section}"
         plain = re.sub(other, " ", own, flags=re.M | re.S)
         words = len([word for word in plain.split() if re.search(r"\w", word)])
