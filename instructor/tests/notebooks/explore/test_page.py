@@ -190,6 +190,29 @@ def test_training_experiments_and_the_detective(walk):
         assert len(w.page.query_selector_all(".radios [role=radio]")) == len(NUMBERS)
 
 
+def test_a_lab_files_numbers_stand_beside_the_right_ones(walk, tmp_path):
+    from notebooks.explore import build
+
+    text = (build.HERE.parents[1] / "solutions" / "lab15_grpo.py").read_text(encoding="utf-8")
+    for right, wrong in {"torch.min(unclipped, clipped)": "torch.max(unclipped, clipped)",
+                         "    d = ref_logp - logp\n":
+                         '    raise ValueError("<img src=x onerror=alert(1)>")\n'}.items():
+        assert text.count(right) == 1
+        text = text.replace(right, wrong)
+    lab = tmp_path / "lab15_grpo.py"
+    lab.write_text(text, encoding="utf-8")
+    build.write(tmp_path / "mine.html", lab)
+    with Walks(walk.started, tmp_path / "mine.html")() as w:
+        w.open("scene=8")
+        assert "3 of 5 tasks give the right numbers here" in w.text()
+        tasks = [w.text_of(e) for e in w.page.query_selector_all("section.mine")]
+        assert "stopped with an error" in tasks[2] and "<img src=x" in tasks[2]
+        assert "is the first that differs" in tasks[3] and "-k task4" in tasks[3]
+        assert "equal" in tasks[1] and not w.page.query_selector("main img")
+        w.open("scene=4&guesses=0")
+        assert "Your grpo_loss: \u2260 differs" in w.text(".task")
+
+
 # ============================================================== by keyboard
 
 
@@ -216,8 +239,8 @@ def test_tokens_by_arrow_keys(walk):
         w.open("scene=3&guesses=0&token=0.0")
         w.page.focus(".cell[tabindex='0']")
         assert len(w.page.query_selector_all(".token-grid [tabindex='0']")) == 1
-        w.press("ArrowRight")
-        assert "token=0.1" in w.page.url
+        w.press("ArrowRight", "ArrowRight")
+        assert "token=0.2" in w.page.url
         before = w.says()[0]
         w.press("ArrowDown")
         assert w.says()[0] != before

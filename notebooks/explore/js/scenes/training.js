@@ -332,7 +332,7 @@ function view(redraw) {
       `it new sums.`,
   });
   return html`
-    <p class="lead">One update moves little. A run takes ${steps().at(-1)} of them,
+    <p class="lead">One update moves each sum a little. A run takes ${steps().at(-1)} of them,
       each on 16 sums with 8 answers, and takes a quarter of a minute on a laptop.</p>
     ${asked}
     ${
