@@ -12,9 +12,10 @@ from beyond.losses.advantages import mean_only
 from instructor.tests.notebooks.explore import engines
 from instructor.tests.notebooks.explore.engines import packed
 from notebooks.explore import build, weights
-from solutions import lab15_grpo as lab
+from tests.labfile import ROOT, load_lab
 
 BOUND = 1e-5
+lab = load_lab(ROOT / "solutions" / "lab15_grpo.py", tinylm, limit=600)
 # The page's name of a loss: that of beyond/losses, and what the page sets.
 ZOO = {"reinforce": ("reinforce", {}), "ppo": ("reinforce_pp", {}), "grpo": ("grpo", {}),
        "dr_grpo": ("dr_grpo", {"L": 4}), "dapo": ("dapo", {}), "gspo": ("gspo", {}),
@@ -41,7 +42,7 @@ def page():
 @functools.cache
 def sft():
     """Return the weights of the SFT model, float32."""
-    return weights.flat(tinylm.load_or_train_sft(build.HERE.parent.parent / "tinylm_sft.pt"))
+    return weights.flat(tinylm.load_or_train_sft(ROOT / "tinylm_sft.pt"))
 
 
 def out_of(prompts, responses):

@@ -31,7 +31,7 @@ def numbers(text):
 
 def test_group_is_sampled_and_judged(walk):
     with walk() as w:
-        w.open()
+        w.visit()
         assert "policy" in w.text() and not w.page.query_selector(".responses")
         w.click(".option >> text='3'")
         assert re.search(r"You said .3.\. (And 3 it was|This time it was \d)", w.text())
@@ -49,7 +49,7 @@ def test_group_is_sampled_and_judged(walk):
 
 def test_moments_and_temperature_move_the_bars(walk):
     with walk() as w:
-        w.open("guesses=0")
+        w.visit("guesses=0")
         before = int(re.search(r"right sum, with probability (\d+)%", w.says()[0])[1])
         w.slide("moment", 99)
         after = re.search(r"right sum, with probability (\d+)", w.says()[0])
@@ -62,7 +62,7 @@ def test_moments_and_temperature_move_the_bars(walk):
 
 def test_moments_play_and_stop_at_the_end(walk):
     with walk() as w:
-        w.open("guesses=0")
+        w.visit("guesses=0")
         last = int(w.page.get_attribute("#moment", "max"))
         w.slide("moment", last - 1)
         assert w.text("#play") == "Play"
@@ -73,7 +73,7 @@ def test_moments_play_and_stop_at_the_end(walk):
 
 def test_advantages_follow_the_rewards(walk):
     with walk() as w:
-        w.open("scene=2")
+        w.visit("scene=2")
         w.click("text='a right one'")
         assert "+1.73" in w.text(".reply")
         w.click("#all-wrong")
@@ -88,7 +88,7 @@ def test_advantages_follow_the_rewards(walk):
 
 def test_ratio_of_a_token_and_the_clip(walk):
     with walk() as w:
-        w.open("scene=3")
+        w.visit("scene=3")
         w.click("text='leaves it alone'")
         w.slide("inner", 0)
         ratios = {w.text_of(e) for e in w.page.query_selector_all(".cell .small")}
@@ -110,7 +110,7 @@ def test_ratio_of_a_token_and_the_clip(walk):
 
 def test_the_point_on_the_clip_curve_can_be_dragged(walk):
     with walk() as w:
-        w.open("scene=3&guesses=0")
+        w.visit("scene=3&guesses=0")
         w.page.locator(".draggable").scroll_into_view_if_needed()
         box = w.page.locator(".draggable").bounding_box()
         middle = box["y"] + box["height"] / 2
@@ -125,7 +125,7 @@ def test_the_point_on_the_clip_curve_can_be_dragged(walk):
 
 def test_loss_adds_up_line_by_line(walk):
     with walk() as w:
-        w.open("scene=4")
+        w.visit("scene=4")
         w.click("text='less than 6'")
         assert not w.page.query_selector("#loss-value")
         for _ in range(4):
@@ -142,7 +142,7 @@ def test_loss_adds_up_line_by_line(walk):
 
 def test_updates_move_the_probabilities(walk):
     with walk() as w:
-        w.open("scene=5")
+        w.visit("scene=5")
         w.click(".option >> nth=2")
         said = numbers(w.text(".reply"))[-3:]
         w.click("#one-update")
@@ -158,7 +158,7 @@ def test_updates_move_the_probabilities(walk):
 
 def test_losses_stand_side_by_side_and_learn(walk):
     with walk() as w:
-        w.open("scene=6")
+        w.visit("scene=6")
         w.click("text='those of the short one'")
         assert len(w.page.query_selector_all(".seven tbody tr")) == 7
         w.click("[role=radio] >> text='GSPO'")
@@ -173,7 +173,7 @@ def test_training_experiments_and_the_detective(walk):
     from notebooks.detective import BUGS, NUMBERS, PAIRS, digest
 
     with walk() as w:
-        w.open("scene=7")
+        w.visit("scene=7")
         w.click(".option >> nth=2")
         w.slide("moment", 99)
         assert "at iteration 300" in w.text()
@@ -203,13 +203,13 @@ def test_a_lab_files_numbers_stand_beside_the_right_ones(walk, tmp_path):
     lab.write_text(text, encoding="utf-8")
     build.write(tmp_path / "mine.html", lab)
     with Walks(walk.started, tmp_path / "mine.html")() as w:
-        w.open("scene=8")
+        w.visit("scene=8")
         assert "3 of 5 tasks give the right numbers here" in w.text()
         tasks = [w.text_of(e) for e in w.page.query_selector_all("section.mine")]
         assert "stopped with an error" in tasks[2] and "<img src=x" in tasks[2]
         assert "is the first that differs" in tasks[3] and "-k task4" in tasks[3]
         assert "equal" in tasks[1] and not w.page.query_selector("main img")
-        w.open("scene=4&guesses=0")
+        w.visit("scene=4&guesses=0")
         assert "Your grpo_loss: \u2260 differs" in w.text(".task")
 
 
@@ -218,7 +218,7 @@ def test_a_lab_files_numbers_stand_beside_the_right_ones(walk, tmp_path):
 
 def test_all_scenes_by_keyboard(walk):
     with walk() as w:
-        w.open()
+        w.visit()
         for number, name in enumerate(SCENES, 1):
             assert w.text("h2").startswith(f"{number}. ")
             assert name in w.page.title()
@@ -236,7 +236,7 @@ def test_all_scenes_by_keyboard(walk):
 
 def test_tokens_by_arrow_keys(walk):
     with walk() as w:
-        w.open("scene=3&guesses=0&token=0.0")
+        w.visit("scene=3&guesses=0&token=0.0")
         w.page.focus(".cell[tabindex='0']")
         assert len(w.page.query_selector_all(".token-grid [tabindex='0']")) == 1
         w.press("ArrowRight", "ArrowRight")
@@ -253,7 +253,7 @@ def test_tokens_by_arrow_keys(walk):
 
 def test_focus_is_seen(walk):
     with walk() as w:
-        w.open("guesses=0")
+        w.visit("guesses=0")
         unseen = []
         for _ in range(40):
             w.page.keyboard.press("Tab")
@@ -267,7 +267,7 @@ def test_focus_is_seen(walk):
 
 def test_a_presenters_clicker_turns_scenes_in_large_type(walk):
     with walk() as w:
-        w.open("type=large")
+        w.visit("type=large")
         size = w.page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
         assert size >= 22
         w.press("End", "PageDown")
@@ -281,12 +281,12 @@ def test_a_presenters_clicker_turns_scenes_in_large_type(walk):
 
 def test_a_link_opens_a_scene_in_a_state(walk):
     with walk() as w:
-        w.open("scene=3&sum=12%2B60&step=0&inner=5&eps=0.3&token=1.1&guesses=0")
+        w.visit("scene=3&sum=12%2B60&step=0&inner=5&eps=0.3&token=1.1&guesses=0")
         assert "12+60" in w.page.input_value("#sum")
         assert w.page.input_value("#inner") == "5" and w.page.input_value("#eps") == "0.3"
         assert "of response 1" in w.says()[0]
         same = w.page.url
-        w.open(same.split("#")[1])
+        w.visit(same.split("#")[1])
         assert "of response 1" in w.says()[0] and w.page.url == same
 
 
@@ -301,14 +301,14 @@ def test_a_link_opens_a_scene_in_a_state(walk):
 ])
 def test_what_a_link_asks_in_vain_is_reported(walk, state, told):
     with walk() as w:
-        w.open(state)
+        w.visit(state)
         assert told in w.text(".notices")
         assert w.text("h2")
 
 
 def test_back_returns_to_the_scene_before(walk):
     with walk() as w:
-        w.open("guesses=0")
+        w.visit("guesses=0")
         w.click("#next")
         w.click("#next")
         w.page.go_back()
@@ -318,7 +318,7 @@ def test_back_returns_to_the_scene_before(walk):
 @pytest.mark.parametrize("asked, told", [("37+", "sum"), ("99+99", "below 100"), ("x", "sum")])
 def test_a_sum_that_cannot_be_asked_is_explained(walk, asked, told):
     with walk() as w:
-        w.open("guesses=0")
+        w.visit("guesses=0")
         before = w.says()
         w.page.fill("#sum", asked)
         w.press("Enter")
@@ -335,7 +335,7 @@ def test_a_sum_that_cannot_be_asked_is_explained(walk, asked, told):
 def test_no_scene_is_wider_than_the_window(walk, place):
     with walk(WIDTHS[place]) as w:
         for number in range(1, 9):
-            w.open(f"scene={number}&guesses=0&line=4&updates=2")
+            w.visit(f"scene={number}&guesses=0&line=4&updates=2")
             wide = w.page.evaluate("document.documentElement.scrollWidth")
             assert wide <= WIDTHS[place], f"scene {number} is {wide} pixels wide"
 
@@ -343,7 +343,7 @@ def test_no_scene_is_wider_than_the_window(walk, place):
 def test_pictures_have_words(walk):
     with walk() as w:
         for number in range(1, 9):
-            w.open(f"scene={number}&guesses=0&line=4&updates=1")
+            w.visit(f"scene={number}&guesses=0&line=4&updates=1")
             for chart in w.page.query_selector_all("svg.chart"):
                 assert chart.get_attribute("role") == "img"
                 assert len(chart.get_attribute("aria-label")) > 10
@@ -353,7 +353,7 @@ def test_pictures_have_words(walk):
 
 def test_what_changes_is_announced(walk):
     with walk() as w:
-        w.open("scene=2&guesses=0")
+        w.visit("scene=2&guesses=0")
         w.click("#all-right")
         w.page.wait_for_function(
             "document.querySelector('#announcer').textContent.includes('no signal')")
@@ -363,7 +363,7 @@ def test_nothing_moves_unasked(walk):
     for motion in ("reduce", "no-preference"):
         with walk(reduced_motion=motion) as w:
             for number in range(1, 9):
-                w.open(f"scene={number}&guesses=0")
+                w.visit(f"scene={number}&guesses=0")
                 assert w.page.evaluate("document.getAnimations().length") == 0
                 before = w.page.inner_html("#main")
                 w.page.wait_for_timeout(300)
@@ -377,7 +377,7 @@ def test_axe_finds_no_violation(walk, scheme, width):
     with walk(width, color_scheme=scheme) as w:
         for number in range(1, 9):
             for guesses in (0, 1):
-                w.open(f"scene={number}&guesses={guesses}&line=4&updates=1")
+                w.visit(f"scene={number}&guesses={guesses}&line=4&updates=1")
                 found = axe.run(w.page).response["violations"]
                 told = [f"{v['id']}: {v['nodes'][0]['html'][:120]}" for v in found]
                 assert told == [], f"scene {number}, guesses={guesses}"

@@ -23,7 +23,7 @@ class Walk:
         if not request.url.startswith("data:") and request.url.split("#")[0] != self.path.as_uri():
             self.faults.append(f"request: {request.url}")
 
-    def open(self, state=""):
+    def visit(self, state=""):
         """Open the page in a state, such as "scene=3&guesses=0", as a link from elsewhere does."""
         self.page.goto("about:blank")
         self.page.goto(self.path.as_uri() + (f"#{state}" if state else ""))
