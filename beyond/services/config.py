@@ -40,8 +40,8 @@ SERVICE = ("mode", "staleness", "max_staleness", "sync_interval", "buffer_size",
 WORDS = (*ROLES, "ref_model", "reward_actor", "policy")  # of roles, as they are typed
 HEADINGS = (*SECTIONS, *ROLES)
 # Settings of train_hf that services have otherwise, or not at all.
-NOT_HERE = {"output_dir": "--out", "device": "the device of each role, such as trainer.device=cuda",
-            "save_total_limit": "not offered: the newest checkpoint is kept"}
+NOT_HERE = {"output_dir": "--out",
+            "device": "the device of each role, such as trainer.device=cuda"}
 
 
 @dataclass

@@ -39,6 +39,8 @@ def load_data(name: str, seed: int, limit: int | None) -> list[dict]:
     if name.startswith("reasoning_gym:"):
         return data.load_reasoning_gym(name.partition(":")[2], limit or 100, seed)
     if Path(name).suffix in (".jsonl", ".json", ".parquet") or Path(name).exists():
+        if not Path(name).is_file():
+            raise FileNotFoundError(f"{name}: there is no such file of rows")
         return data.load_rows(name, limit)
     known = ["sums", "gsm8k", "gsm8k:FILE", "gsm8k_mock", "reasoning_gym:TASK"]
     raise ValueError(f"--data {name!r} is no file and no data set{nearest(name, known)}")
