@@ -201,7 +201,7 @@ def test_trust_grades_with_the_same_tests_and_says_what_it_means(tmp_path, capsy
     folder = hand_in(tmp_path / "in", ann=catalog.solution(), bob=wrong, cid=STUB)
     out = tmp_path / "out"
     assert grade.main([str(folder), "--out", str(out), "--trust", "-j", "2"]) == 0
-    assert totals(out) == {"ann": "10", "bob": "8.25", "cid": "0"}
+    assert totals(out) == {"ann": "10", "bob": "8.4", "cid": "0"}
     assert "no sandbox" in capsys.readouterr().out
     found = json.loads((out / "bob" / "results.json").read_text(encoding="utf-8"))
     assert found["tests"][1]["extra_data"]["mistakes"] == ["task2.sample_std"]

@@ -77,6 +77,6 @@ def test_the_first_hour_works_as_it_is_written(tmp_path):
     results = tmp_path / "lab15"
     with open(results / "results" / "scores.csv", encoding="utf-8", newline="") as file:
         found = {row["student"]: row["total"] for row in csv.DictReader(file)}
-    assert found == {"ada": "10", "ben": "8.25"}
+    assert found == {"ada": "10", "ben": "8.4"}
     for name in ("lab15-grpo.zip", "report.html", "results/ada/feedback.html"):
         assert Path(results, name).stat().st_size > 1000
