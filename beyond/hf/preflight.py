@@ -114,7 +114,8 @@ def model(name: str | Path) -> None:
         is_model(path)
     elif path.is_file():
         raise OSError(f"{name} cannot be loaded: it is a file; give the model's folder")
-    elif not re.fullmatch(HUB, str(name)) or (len(path.parts) > 1 and Path(path.parts[0]).is_dir()):
+    elif (not re.fullmatch(HUB, str(name)) or str(name).startswith(".")
+          or (len(path.parts) > 1 and Path(path.parts[0]).is_dir())):
         raise OSError(f"{name} cannot be loaded: there is no such folder{closest(path)}. {ADVICE}")
     else:
         on_hub(str(name))

@@ -295,14 +295,15 @@ def wandb_rewards(folder):
 
 
 def test_trackio_is_given_every_step(tmp_path, monkeypatch):
-    (tmp_path / "trackio.py").write_text(
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "trackio.py").write_text(
         "told = []\n"
         "def init(project, name, config): told.append((project, name, config['group_size']))\n"
         "def log(metrics, step): told.append((step, metrics['reward']))\n"
         "def finish(): told.append('end')\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path / "packages"))
     monkeypatch.delitem(sys.modules, "trackio", raising=False)
-    history = make(tmp_path, use_trackio=True, wandb_project="p").train(tiny.rows(4))
+    history = make(tmp_path / "run", use_trackio=True, wandb_project="p").train(tiny.rows(4))
     told = sys.modules.pop("trackio").told
     steps = [(h["step"], h["reward"]) for h in history]
     assert told == [("p", "grpo", 4), *steps, "end"]

@@ -240,4 +240,4 @@ def test_a_half_written_checkpoint_of_two_is_none(folder, tmp_path):
     (half / "shards").mkdir(parents=True)
     assert checkpoints.found(tmp_path) == []
     assert [p.name for p in checkpoints.found(folder / "2-fsdp")] == [
-        "checkpoint-1", "checkpoint-2", "checkpoint-3"]
+        "checkpoint-1", "checkpoint-2", "checkpoint-3", "checkpoint-4"]

@@ -247,7 +247,7 @@ def run_that_dies(times, where):
                 raise Dead("trainer: process 1 is gone", 0)
         return do
 
-    parts = {name: part(name) for name in ("_save", "_once", "_revive", "_write")}
+    parts = {name: part(name) for name in ("_save", "_once", "_revive", "finish")}
     return types.SimpleNamespace(
         replicas=[], ours=[], version=6, cfg=ServicesConfig(max_restarts=2), history="history",
         trainer=types.SimpleNamespace(restart=part("restart")), **parts), called
@@ -261,8 +261,8 @@ def test_a_trainer_that_dies_at_the_same_update_every_time_is_given_up():
 
 
 @pytest.mark.parametrize(("where", "then"), [
-    ("_write", ["_revive", "_once", "_write"]), ("_revive", ["_revive", "_once", "_write"]),
-    ("_save", ["_save", "_once", "_write"])])
+    ("finish", ["_revive", "_once", "finish"]), ("_revive", ["_revive", "_once", "finish"]),
+    ("_save", ["_save", "_once", "finish"])])
 def test_a_trainer_may_die_before_the_first_and_after_the_last_update(where, then):
     run, called = run_that_dies(1, where=where)
     assert asyncio.run(Services.run(run, resume=where == "_revive")) == "history"
