@@ -610,7 +610,7 @@ def test_a_read_only_folder(request, used):
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    """Return a function that lets some writes fail, counted from 1: probe, three a save, curves."""
+    """Return a function that lets some writes fail, counted from 1: two probes, three a save, curves."""
     real, count = Path.write_bytes, []
 
     def fail(which):
@@ -625,28 +625,28 @@ def full_disk(monkeypatch):
     return fail
 
 
-@pytest.mark.parametrize("before", range(11))
+@pytest.mark.parametrize("before", range(12))
 def test_the_files_of_a_state_belong_together(lab, capsys, tmp_path, full_disk, before):
-    """The disk is full from one write on; there are eleven in all."""
+    """The disk is full from one write on; there are twelve in all."""
     full_disk(lambda n: n > before)
     assert train(lab, "--out=x") == 1
     lines = lines_of(capsys)
-    if before < 4:  # before the first save was complete
+    if before < 5:  # before the first save was complete
         assert names(tmp_path) == []
         assert any("in x: No space left" in line for line in lines[-2:]), lines
         return
-    assert state(tmp_path / "x")[0] == (1 if before < 7 else 2)
+    assert state(tmp_path / "x")[0] == (1 if before < 8 else 2)
     assert names(tmp_path / "x") == DATA
     report = next(line for line in lines if line.startswith("x: history"))
-    if before < 10:
-        assert f"as after iteration {1 if before < 7 else 2}" in report
+    if before < 11:
+        assert f"as after iteration {1 if before < 8 else 2}" in report
         assert "NOT saved (No space left" in report
     else:
         assert "NO curves.png (No space left" in report
 
 
 def test_a_failing_save_does_not_end_the_training(lab, tmp_path, capsys, full_disk):
-    full_disk(lambda n: n == 2)  # once, after the probe
+    full_disk(lambda n: n == 3)  # once, after the probes
     assert train(lab, "--out=x") == 0, "the next save worked"
     assert names(tmp_path / "x") == FILES and state(tmp_path / "x")[0] == 2
     assert sum("cannot save in x: No space left" in line for line in lines_of(capsys)) == 1

@@ -270,8 +270,12 @@ def test_a_presenters_clicker_turns_scenes_in_large_type(walk):
         w.visit("type=large")
         size = w.page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
         assert size >= 22
-        w.press("End", "PageDown")
+        w.press("End")
+        w.page.wait_for_function(
+            "scrollY + innerHeight >= document.documentElement.scrollHeight - 4")
+        w.press("PageDown")
         assert w.text("h2").startswith("2. ")
+        w.page.wait_for_function("scrollY < 4")
         w.press("PageUp")
         assert w.text("h2").startswith("1. ")
 
