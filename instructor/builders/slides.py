@@ -28,6 +28,7 @@ SCRIPT = """{
 SETTINGS = {
     "project": "Lab 15: GRPO from scratch",
     "extensions": ["myst_parser", "sphinx_revealjs"],
+    "source_suffix": {".md": "markdown"},  # the book, built before in one process, adds to Sphinx's
     "myst_enable_extensions": ["colon_fence"],
     "root_doc": "slides",
     "language": "en",

@@ -610,7 +610,7 @@ def test_a_read_only_folder(request, used):
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    """Return a function that lets some writes fail, counted from 1: two probes, three a save, curves."""
+    """Return a function that lets some writes fail, from 1: two probes, three a save, curves."""
     real, count = Path.write_bytes, []
 
     def fail(which):

@@ -28,11 +28,11 @@ def alt(results):
 
 def draw(results):
     """Return the figure."""
-    figure, panels = new_figure(1, 2, 3.4)
+    figure, panels = new_figure(1, 2, 3.6)
     runs = {f"G = {G} ({128 // G} prompts)": load(name) for name, G in NAMES.items()}
     for axes, key, title in zip(panels, ("acc_sampled", "frac_zero_signal"),
                                 ("sampled accuracy", "share of zero-signal groups")):
         compare(axes, runs, key)
         axes.set(title=title, xlabel="iteration", ylim=(0.4 if key == "acc_sampled" else 0, 1))
-    one_legend(figure, list(runs))
+    one_legend(figure, list(runs), columns=2)
     return figure
