@@ -332,7 +332,7 @@ def listing():
 
 
 def main(argv=None):
-    """Measure, or list what there is."""
+    """Measure, or list what was measured."""
     parser = argparse.ArgumentParser(prog="python -m notebooks.experiments", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of the table; all if none")
