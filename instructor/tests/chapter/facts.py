@@ -80,13 +80,6 @@ def run_at(name: str, key: str, it: int, pick=formulas.mean) -> float:
     return pick([formulas.mean(h[key][it - 10 : it]) for h in histories])
 
 
-def trial_seeds() -> int:
-    """The number of seeds that all trials were measured with."""
-    from notebooks import trials
-
-    return len(trials.common_seeds())
-
-
 def bug(letter: str, key: str) -> float:
     """The end of the detective's run with this bug; the text need not give its number away."""
     from notebooks import detective
@@ -214,7 +207,7 @@ def surrogate_loss(tokens) -> float:
 def names() -> dict:
     """All that an expression may use."""
     public = {k: v for k, v in vars(formulas).items() if not k.startswith("_")}
-    own = (cfg, recipe, parameters, heldout, fig, run, run_at, bug, trial, trial_seeds, curve,
+    own = (cfg, recipe, parameters, heldout, fig, run, run_at, bug, trial, curve,
            tail, bench, compared, compared_iters, refill_batches, refill_at_equal_samples, band,
            hand, clip_share, surrogate_loss)
     return {
