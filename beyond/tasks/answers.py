@@ -26,6 +26,7 @@ as a whole, its first sentence does, provided that the rest has no number and no
     number      a sign (-, U+2212, other dashes, minus, negative, +), money, digits or words, a
                 fraction, a scale, percent, a unit:
                 5  -5  $5  -$5  $-5  1,234.5  1{,}234  1 234  1'234  1_234  1.234,5  1.234.567
+                1,00,000 (as in India; without a group that begins with 0 it is a list)  101_2
                 1/2  \frac{1}{2}  \frac12  2 1/2  2\frac12  the sign for a half  two and a half
                 twenty-one  two thirds  2.5 million  a dozen  $5k  1e3  1.5 \times 10^3  50%
     arithmetic  of numbers: 2^{10}, 5!, 3 \cdot 4, \sqrt{16}, 10 - 3; its value, exactly
@@ -33,7 +34,8 @@ as a whole, its first sentence does, provided that the rest has no number and no
     list        (1, 2)  [1, 2]  1, 2  x = 1, y = 2      in order; with two values ( is not [
     set         {1, 2}  \{1, 2\}  1 and 2  x=1 or x=2  \pm 5      in any order
     ratio       3:4  12:30  12:30 pm      part by part
-    choice      B  (B)
+    choice      B  (B)  option B, and with what the choice says: (B) 20, B) 20, B. 20, which has
+                the letter and the value
     formula     any other mathematics: math-verify compares it
 
 Styles around it or its parts are taken off: ** __ * _ ` quotes $ $$ \( \[ \boxed \text \mathrm
@@ -44,7 +46,8 @@ listed word (people, left, in total), then plain words. "5 m" and "5\text{m}" ar
 
 Anything else makes it no number: not 5, about 5, 5 or more, 5x, 5th, 5?, at least 5, 5 of 7. Not
 read, because its meaning is ambiguous: (5), which is -5 to an accountant; 5{,}5; 2 100/300;
-"The answer is 5!" in a sentence. 12,34 is the list 12 and 34; 1,234 is always a thousand and more.
+[5]; "The answer is 5!" in a sentence; 0x10; 5 \mod 7. 12,34 is the list 12 and 34; 1,234 is
+always a thousand and more.
 
 **4. In a sentence** the value is behind the last =, colon or verb (is, costs, earns, has, ...), or
 it is the only number there is behind one. No word that changes it (not, about, or, than, between,
@@ -403,15 +406,48 @@ def equal(a: Value, b: Value, ask: Ask) -> bool | None:
     if isinstance(a, Several) and isinstance(b, Several):
         return _several_equal(a, b, ask)
     if isinstance(a, Ratio) and isinstance(b, Ratio):
-        return a.parts == b.parts and (not a.half or not b.half or a.half == b.half)
-    if isinstance(a, Choice) and isinstance(b, Choice):
-        return a.text == b.text
+        return _ratios_equal(a, b)
+    if isinstance(a, Choice) or isinstance(b, Choice):
+        return _choices_equal(a, b, ask)
     if isinstance(a, Formula) or isinstance(b, Formula):
-        if isinstance(a, Ratio | Choice) or isinstance(b, Ratio | Choice):
+        if isinstance(a, Ratio) or isinstance(b, Ratio):
             return False
+        if any(isinstance(x, Several) and len(x.items) == 1 for x in (a, b)):
+            return False  # math-verify takes the set of a number for the number
         texts = [_latex(x) for x in (a, b)]
         return True if texts[0] == texts[1] else ask(*texts)
     return False
+
+
+def _ratios_equal(a: Ratio, b: Ratio) -> bool:
+    """Return whether two ratios or times of day are equal: 3:45 pm is 15:45, and so is 3:45."""
+    if a.half and b.half:
+        return _on_24_hours(a) == _on_24_hours(b)
+    return a.parts == b.parts or any(
+        x.half and y.parts[0] > 12 and _on_24_hours(x) == y.parts for x, y in ((a, b), (b, a)))
+
+
+def _on_24_hours(time: Ratio) -> tuple[Fraction, ...]:
+    """Return the parts of a time of day that has am or pm."""
+    hours, *rest = time.parts
+    return (hours % 12 + 12 * (time.half == "pm"), *rest)
+
+
+def said_by(choice: Value, other: Value) -> Value:
+    """Return what a choice says, to be compared with a value that is no choice; else the choice."""
+    if isinstance(choice, Choice) and choice.value and not isinstance(other, Choice):
+        return choice.value
+    return choice
+
+
+def _choices_equal(a: Value, b: Value, ask: Ask) -> bool | None:
+    """Return whether two values, one of them a choice at least, have the same letter and value."""
+    if isinstance(a, Choice) and isinstance(b, Choice):
+        if a.text != b.text or not a.value or not b.value:
+            return a.text == b.text
+        return equal(a.value, b.value, ask)
+    a, b = said_by(a, b), said_by(b, a)
+    return False if isinstance(a, Choice) or isinstance(b, Choice) else equal(a, b, ask)
 
 
 def _latex(value: Value) -> str:
@@ -495,6 +531,6 @@ def score_of(said: str | None, value: Value | None, reference: Value, ask: Ask) 
 __all__ = [
     "Choice", "Formula", "Number", "Ratio", "Several", "Value", "as_reference", "bare", "boxed",
     "canonical", "clean_number", "denies", "equal", "extract_answer", "find", "holds_number",
-    "is_missing", "notation", "read", "score", "score_of", "shown", "stated", "tokens_of",
-    "without_thinking",
+    "is_missing", "notation", "read", "said_by", "score", "score_of", "shown", "stated",
+    "tokens_of", "without_thinking",
 ]

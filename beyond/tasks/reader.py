@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from beyond.tasks.words import (
     BREAKS,
@@ -72,9 +73,10 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Choice:
-    """One capital letter: (B)."""
+    """One capital letter, with what the choice says where that is given: (B), (B) 20."""
 
     text: str
+    value: "Value | None" = None
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,8 @@ def bare(text: str) -> str:
 # ============================================================== tokens
 
 _NUMBER = r"""
-    [1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9]|,[0-9])(?:\.[0-9]+)?                  # 1,234.5
+    (?<![0-9],)[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9]|,[0-9])(?:\.[0-9]+)?      # 1,234.5
+    | [1-9][0-9]?(?=[0-9,]*,0)(?:,[0-9]{2})+,[0-9]{3}(?![0-9]|,[0-9])(?:\.[0-9]+)?  # 1,00,000
     | [1-9][0-9]{0,2}(?:\ [0-9]{3})+(?![0-9]|\ ?[0-9]|\ */)(?:\.[0-9]+)?        # 1 234.5
     | [1-9][0-9]{0,2}(?:'[0-9]{3})+(?![0-9]|'[0-9])(?:\.[0-9]+)?                # 1'234.5
     | [1-9][0-9]{0,2}(?:_[0-9]{3})+(?![0-9]|_[0-9])(?:\.[0-9]+)?                # 1_234.5
@@ -479,6 +482,8 @@ class Parser:
             return value, str(value), 0
         start = self.at
         value, text, decimals = self.digits()
+        if self.is_mark("_"):
+            return (*self.in_base(text), 0)
         if self.is_mark("/") and self.is_number(1):
             self.at = start
             return (*self.simple_fraction(), 0)
@@ -493,6 +498,18 @@ class Parser:
         if changed is not None:
             return changed, str(changed), 0
         return value, text, decimals
+
+    def in_base(self, digits: str) -> tuple[Fraction, str]:
+        """Step over the base behind digits: 101_2 is 5.
+
+        Raises:
+            Fault: no base from 2 to 10, or a digit that it does not have.
+        """
+        self.need("_")
+        base = self.group()[0] if self.is_mark("{") else self.digits()[0]
+        if not 2 <= base <= 10 or not re.fullmatch(f"[0-{int(base) - 1}]+", digits):
+            raise Fault
+        return Fraction(int(digits, int(base))), f"{digits}_{base}"
 
     def mixed_number(self, whole: Fraction, text: str) -> tuple[Fraction, str] | None:
         r"""Step over the fraction behind a whole number, if it comes: 2 1/2, 2 \frac12.
@@ -592,8 +609,10 @@ class Parser:
             number = Number(number.value, text, None, True, decimals)
         elif money is None:
             number = self.with_unit(number)
-        elif (unit := self.unit()) is not None and unit[0] != money[0]:
-            raise Fault
+        else:
+            if (unit := self.unit()) is not None and unit[0] != money[0]:
+                raise Fault
+            number = self.with_smaller(number, money)
         self.tail(money is not None)
         return number
 
@@ -649,8 +668,10 @@ class Parser:
     def with_unit(self, number: Number) -> Number:
         """Return a number with the unit that comes, and with smaller ones: 5 ft 3 in."""
         unit = self.unit()
-        if unit is None:
-            return number
+        return number if unit is None else self.with_smaller(number, unit)
+
+    def with_smaller(self, number: Number, unit: tuple[str, Fraction]) -> Number:
+        """Return a number in a unit with the smaller ones that come: 5 ft 3 in, $5 and 30 cents."""
         value, text, last = number.value, number.text, unit
         while True:
             start = self.at
@@ -680,7 +701,8 @@ class Parser:
         before = self.tokens[start - 1]
         named = before.text in UNITS or before.text.lower() in UNITS
         unit = money or named or before.kind == "mark"
-        harmless = not any(breaks(w) or w.lower() in NUMBER_WORDS for w in words)
+        plain = [w for before, w in zip(["", *words], words) if (before, w) != ("left", "over")]
+        harmless = not any(breaks(w) or w.lower() in NUMBER_WORDS for w in plain)
         counted = unit or any(is_noun(w.lower()) for w in words[:3])
         glued = self.tokens[start].glued and not unit
         if not harmless or not counted or glued or words[-1] in ("/", "-"):
@@ -857,6 +879,9 @@ _NO_FORMULA = set("#?@~;\"`$%\u2026")
 
 
 _NO_RELATION = (r"\approx", r"\sim", r"\ne", r"\not", "!=", "--", r"\ldots", r"\dots")
+# math-verify leaves these out, and what belongs to them: 5 \mod 7 would be 5.
+_LEFT_OUT = (r"\mod", r"\bmod", r"\pmod", r"\prime", r"\phantom", r"\hphantom", r"\vphantom",
+             r"\vspace", r"\hspace", r"\vbox", r"\hbox", r"\smash")
 _NO_START = set("*/^_)]},.:=<>!'")
 _NO_END = set("+-*/^_([{,.:=<>'")
 
@@ -865,8 +890,10 @@ def is_formula(tokens: Sequence[Token]) -> bool:
     """Return whether tokens are mathematics: numbers, single letters, signs, closed brackets."""
     if not tokens or len(tokens) > 300 or _two_numbers(tokens):
         return False
-    if any(_is_prose(token) or token.text in _NO_RELATION for token in tokens):
+    if any(_is_prose(t) or t.text in _NO_RELATION or t.text in _LEFT_OUT for t in tokens):
         return False
+    if any(b.text == "_" and a.kind not in ("word", "command") for a, b in pairwise(tokens)):
+        return False  # x+1_2, 5|_{x=1}: math-verify would read x+1, 5
     signs = _NO_FORMULA
     if not any(token.text == r"\begin" for token in tokens):
         signs = signs | {"&"}
@@ -990,10 +1017,22 @@ class Statement:
         return None
 
     def choice(self, tokens: Sequence[Token]) -> Value | None:
-        """Read one capital letter, with or without brackets."""
-        inner = tokens[1:-1] if matching(tokens) and tokens[0].text == "(" else tokens
-        one = len(inner) == 1 and inner[0].kind == "word" and len(inner[0].text) == 1
-        return Choice(inner[0].text) if one and "A" <= inner[0].text <= "J" else None
+        """Read one capital letter: B, (B), option B, and with what the choice says: (B) 20."""
+        parser = Parser(tokens, self.source)
+        named = parser.word() in ("option", "choice")
+        parser.at += named
+        opened = parser.take("(")
+        letter = parser.peek()
+        if letter is None or not re.fullmatch("[A-J]", letter.text):
+            return None
+        parser.at += 1
+        marked = parser.take(")") if opened else parser.take(")", ".", ":")
+        if opened and not marked:
+            return None
+        if not parser:
+            return Choice(letter.text) if opened or not marked else None
+        value = self.inner(tokens[parser.at:]) if marked else None
+        return Choice(letter.text, value) if value else None
 
     def number(self, tokens: Sequence[Token]) -> Value | None:
         """Read one number with all that may belong to it."""
@@ -1036,8 +1075,11 @@ class Statement:
         brackets, inner = tokens[0].text[-1], tokens[1:-1]
         parts = split(inner, lambda t: t.text in (",", ";"))
         if len(parts) == 1:
-            if len(inner) == 1 and inner[0].kind == "number":
-                raise Ambiguous  # (5) is 5, -5 to an accountant, and choice 5
+            plain = len(inner) == 1 and inner[0].kind == "number"
+            if brackets == "[" or (brackets == "(" and plain):
+                raise Ambiguous  # a list of one; (5) is 5, -5 to an accountant, and choice 5
+            if tokens[0].text == "{":
+                return self.inner(inner)  # LaTeX's braces alone make no set
             if brackets == "{" and (one := self.inner(inner)):
                 return Several((one,), self.text(tokens), False, brackets)
             return None
@@ -1165,6 +1207,9 @@ def joins_numbers(tokens: Sequence[Token]) -> bool:
     return any(is_and(t) for t in tokens[last:])
 
 
+_BASE = re.compile(r"(?<![\w.])0[xXbBoO][0-9A-Fa-f]+(?!\w)")  # 0x10 is 16, or 0 times 10
+
+
 def read(text: str, sentence: bool = False) -> Value | None:
     """Return the value of a statement, or None if no parser accepts it.
 
@@ -1175,6 +1220,8 @@ def read(text: str, sentence: bool = False) -> Value | None:
     if len(text) > LONGEST:
         return None
     text = bare(_BOLD.sub("", notation(bare(text))))
+    if _BASE.search(text):
+        return None
     tokens = tokens_of(text)
     statement = Statement(text)
     try:
@@ -1195,5 +1242,7 @@ def holds_number(text: str) -> bool:
 
 
 def denies(text: str) -> bool:
-    """Return whether a text denies an answer instead of giving one."""
-    return any(word in DENIALS for word in re.findall("[a-z']+", text[:LONGEST].lower()))
+    """Return whether a text denies an answer (not 5) instead of giving one (6, not 5)."""
+    text = text[:LONGEST].lower()
+    found = next((m for m in re.finditer("[a-z']+", text) if m[0] in DENIALS), None)
+    return found is not None and not re.search(r"[0-9]\W*\Z", text[:found.start()])

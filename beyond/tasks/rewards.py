@@ -20,6 +20,7 @@ from beyond.tasks.answers import (
     equal,
     find,
     notation,
+    said_by,
     score_of,
     shown,
     stated,
@@ -122,6 +123,7 @@ class ExactMatchReward(BaseReward):
         """Return the score of one response, given its answer's value."""
         right = find(reference)[1]
         if right is not None and given is not None:
+            right, given = said_by(right, given), said_by(given, right)
             texts = [normal(canonical(value)).replace(" ", "") for value in (right, given)]
             return float(texts[0] == texts[1] and equal(right, given, lambda a, b: True) is True)
         targets = _as_words(reference)

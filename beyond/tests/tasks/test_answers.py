@@ -52,7 +52,8 @@ def test_answers_are_read_as_they_are_written(text, answer):
     ("Answer: 5 km", "5 km", 1), ("Answer: 2x+3", "2X+3", 1), ("Answer: 1e3", "1", 0),
     ("Answer: 2^10", "2", 0), ("\u22125", "-5", 1), ("\u22125", "5", 0), ("\uff18", "8", 1),
     ("Answer: Mount Everest (8849 m)", "mount everest (8849 m)", 1), (r"\boxed{1{,}234}", "1", 0),
-    ("Answer: 8.0", "8", 0), ("Answer: 42", 42, 1),
+    ("Answer: 8.0", "8", 0), ("Answer: 42", 42, 1), ("Answer: (C) 20", "20", 1),
+    ("Answer: (C) 20", "C", 1), ("Answer: 20", "(C) 20", 1), ("Answer: (C) 20", "(B) 20", 0),
 ])
 def test_exact_match_reads_both_sides_alike(response, reference, right):
     assert scores(ExactMatchReward(), [response], reference=[reference]) == [right]

@@ -62,6 +62,8 @@ VALUES = [  # (response, what it is worth against it 1)
     ("Answer: 1{,}234", "1234"), (r"Answer: 10,\!000", "10000"), ("Answer: 1 234", "1234"),
     ("Answer: 1\u202f234", "1234"), ("Answer: 1'234'567", "1234567"), ("Answer: 1_234", "1234"),
     ("Answer: 1.234,5", "1234.5"), ("Answer: 1.234.567", "1234567"), (r"\boxed{5\,000}", "5000"),
+    ("Answer: 1,00,000", "100000"), ("Answer: 12,05,000", "1205000"),
+    ("Answer: 10,20,300", "10, 20, 300"),
     # powers of ten, words, percent
     (r"Answer: 1.5 \times 10^3", "1500"), ("Answer: 1.5 x 10^3", "1500"), ("Answer: 1E+3", "1000"),
     ("Answer: 3\u00b710\u2078 m/s", "300000000"), ("Answer: 10^{-3}", "0.001"),
@@ -75,10 +77,12 @@ VALUES = [  # (response, what it is worth against it 1)
     ("Answer: 1728 and 1331", "1331 and 1728"), ("x=1 or x=2", "{1, 2}"), ("(1, 2)", "1, 2"),
     ("Answer: x=2, y=1", "y=1, x=2"), (r"Answer: \pm 5", "5, -5"), ("[1, 2, 3]", "1, 2, 3"),
     # arithmetic
+    (r"\boxed{2516_8}", "1358"), ("101_{2}", "5"),
     (r"\boxed{2^{10}}", "1024"), ("Answer: 5!", "120"), (r"\sqrt{16}", "4"), ("10-3", "7"),
     # units
     ("5 km", "5000 m"), ("5 m/s^2", "5"), ("Answer: 6 ft 2 in", "74 inches"),
-    ("2 hours and 30 minutes", "2.5 h"),
+    ("2 hours and 30 minutes", "2.5 h"), ("Answer: $5 and 30 cents", "5.30"),
+    ("He has $5 left over.", "5"),
     (r"$5\,\text{cm}$", "5"), (r"\boxed{90^\circ}", "90"), ("50 cents", "$0.50"),
     ("Answer: 5 red apples", "5"), ("Answer: 18 dollars", "18"), ("20 \u00b0C", "20"),
     # where it stands
@@ -87,6 +91,12 @@ VALUES = [  # (response, what it is worth against it 1)
     ("The total is\n\\[\n x = 5\n\\]", "5"), ("It takes James 240 minutes to write.", "240"),
     ("Final Answer: The final answer is $5$. I hope it is correct.", "5"),
     ("Here is **$18** a day", "18"), ("1/3", "0.333333"), ("12:30 PM", "12:30"), ("(B)", "B"),
+    ("Answer: 3:45 pm", "15:45"), ("12:30 pm", "12:30 p.m."),
+    # a choice, and what it says
+    ("Answer: option B", "B"), (r"\boxed{\textbf{(D)}\ 20}", "D"),
+    (r"\boxed{\textbf{(D) }20}", "20"),
+    ("Answer: D) $20", "20"), ("The answer is (D) 20.", "(D)"), (r"\boxed{20}", "(D) 20"),
+    (r"\boxed{{5}}", "5"), (r"\boxed{\{\sqrt2\}}", r"\{\sqrt2\}"),
 ]
 
 
@@ -107,6 +117,10 @@ OTHERS = [  # (response, a reference that it is not)
     ("The answer is not 5.", "5"), ("Answer: x=2, y=1", "x=1, y=2"), ("I do not know", "5"),
     (r"\boxed{5} or \boxed{6}", "6"), (r"It is not \boxed{5}.", "5"),
     (r"\boxed{5}^2", "5"), ("50% of 2 is 1", "0.01"),
+    (r"\boxed{2516_8}", "2516"), ("101", "101_2"),
+    ("3:45 am", "15:45"), ("3:45", "15:45"), ("(D) 21", "(D) 20"),
+    ("(C) 20", "D"), ("(C) 20", "21"),
+    (r"\boxed{\{5\}}", "5"), (r"\boxed{\{\sqrt2\}}", r"\sqrt2"),
 ]
 
 
@@ -118,7 +132,8 @@ def test_what_is_another_value_is_worth_nothing(response, reference):
 NOT_READ = [
     "about 5", "5 or more", "at least 5", "5th", "5?", "5 of 7", "(5)", "[5]", "5 squared", "~5",
     "more than 5", "5, I guess", "either 5 or so", "5 (five)", "5-ish", "5 to 6", "5...", "5'",
-    "5+", "5 *", "#5", "0x5", "5 6", "five six", "5 dozens", "5 pairs", "3 and 1/2",
+    "5+", "5 *", "#5", "0x5", "0x10", "9_8", "6, not 5", "(101)_2",
+    "5 \\mod 7", "[-5]", "5 6", "five six", "5 dozens", "5 pairs", "3 and 1/2",
     "2 100/300", "9^9^9^9", "1/0", "1e99999", "between 5 and 6", "5m", "x \\ne 5", "x \u2248 5",
 ]
 
@@ -360,3 +375,21 @@ def test_formulas_go_to_math_verify_and_nothing_else_does():
     assert asked == [("3+2x", "2x+3"), ("5", "5x"), ("x < 3", r"(-\infty , 3)")] or len(asked) == 3
     assert equal(find("2x")[1], find("2x")[1], unasked) is True
     assert math_helper.same("1" * 2000, "1") is None  # too long
+
+
+# What math-verify leaves out of a formula, as if it were not there.
+LEFT_OUT = [r"%s_2", r"%s_{9}", r"(%s)_2", r"%s|_{x=1}", r"%s \mod 7", r"%s \bmod 7",
+            r"%s\pmod{7}", r"%s^\prime", r"\phantom{%s}", r"%s\vspace{7}", r"%s\hspace{7}",
+            r"\{%s\}", r"[%s]"]
+
+
+@pytest.mark.parametrize("form", LEFT_OUT)
+@pytest.mark.parametrize("value", [r"\sqrt{2}", "x+1", r"\pi", "2.5", "-37"])
+def test_nothing_that_math_verify_leaves_out_is_left_out_here(form, value):
+    pytest.importorskip("math_verify", reason="pip install -r beyond/requirements.txt")
+    reward = NumericReward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        said = form.replace("%s", value)
+        found = reward(["p"], [f"\\boxed{{{said}}}"], references=[value]).scores[0]
+    assert found in (None, 0.0)
