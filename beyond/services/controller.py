@@ -228,8 +228,10 @@ class Services:
 
     async def __aenter__(self) -> "Services":
         forgive_faults()
+        for replica in self.replicas:
+            replica.tell = print
         try:
-            await asyncio.gather(*[replica.start() for replica in self.replicas])
+            await asyncio.gather(*[replica.begin() for replica in self.replicas])
         except BaseException:
             await self.__aexit__()
             raise
