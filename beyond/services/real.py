@@ -213,6 +213,7 @@ class RealTrainerActor(Member):
             self.trainer = ServiceTrainer(
                 self.cfg, model=policy, reward_fn=combined(reward),
                 lab=self.recipe.functions(), eval_dataset=self.held, world=self.world)
+            self.trainer.about["files"] = dict(self.recipe.files)
             self.rows = usable(self.given, policy)
             self.trainer.ready(self.rows)
 
