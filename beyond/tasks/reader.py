@@ -5,6 +5,7 @@ file: one notation for all spellings, styles taken off, tokens, and a parser for
 Every parser must use up all tokens; what is left over makes it no value.
 """
 
+import dataclasses
 import math
 import re
 import unicodedata
@@ -79,12 +80,22 @@ class Choice:
 
 @dataclass(frozen=True)
 class Formula:
-    """Mathematics that is no number by itself, in LaTeX."""
+    """Mathematics that is no number by itself, in LaTeX, and its unit as of a number."""
 
+    text: str
+    unit: tuple[str, Fraction] | None = None
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A choice with what it says: (B) 12."""
+
+    choice: Choice
+    value: "Value"
     text: str
 
 
-Value = Number | Several | Ratio | Choice | Formula
+Value = Number | Several | Ratio | Choice | Formula | Labelled
 
 # ============================================================== one notation
 
@@ -125,7 +136,17 @@ _LATEX: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(r"\\(?:leq|le|geq|ge|neq|ne|pm|infty|pi|cup|cap)(?![A-Za-z])"),
      lambda m: m[0].replace("leq", "le").replace("geq", "ge").replace("neq", "ne") + " "),
     (re.compile("\u221a\\s*([0-9]+|[a-z])"), r"\\sqrt{\1}"),
+    (re.compile(r"([0-9]{1,20})\.([0-9]{0,20})\\(?:overline|bar) ?(?:\{([0-9]{1,20})\}|([0-9]))"),
+     lambda m: _recurring(m[1], m[2], m[3] or m[4])),
 ]
+
+
+def _recurring(whole: str, fixed: str, again: str) -> str:
+    """Return a decimal fraction as a plain one; its last digits come again and again."""
+    part = Fraction(int(again), (10 ** len(again) - 1) * 10 ** len(fixed))
+    value = Fraction(int(whole + fixed), 10 ** len(fixed)) + part
+    return f"{value.numerator}/{value.denominator}"
+
 
 
 def notation(text: str) -> str:
@@ -194,11 +215,14 @@ def bare(text: str) -> str:
 
 _NUMBER = r"""
     [1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9]|,[0-9])(?:\.[0-9]+)?                  # 1,234.5
+    | [1-9][0-9]{0,2}(?:\ [0-9]{3})+,[0-9]{1,2}(?![0-9]|,[0-9])                 # 1 234,5
     | [1-9][0-9]{0,2}(?:\ [0-9]{3})+(?![0-9]|\ ?[0-9]|\ */)(?:\.[0-9]+)?        # 1 234.5
     | [1-9][0-9]{0,2}(?:'[0-9]{3})+(?![0-9]|'[0-9])(?:\.[0-9]+)?                # 1'234.5
     | [1-9][0-9]{0,2}(?:_[0-9]{3})+(?![0-9]|_[0-9])(?:\.[0-9]+)?                # 1_234.5
     | [1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]+(?![0-9]|,[0-9])                     # 1.234,5
     | [1-9][0-9]{0,2}(?:\.[0-9]{3}){2,}(?![0-9]|\.[0-9])                        # 1.234.567
+    | (?<=\u20ac)[0-9]+,[0-9]{2}(?![0-9]|,[0-9])                                # \u20ac12,50
+    | [0-9]+,[0-9]{2}(?=\ ?(?:\u20ac|euros?\b|EUR\b))                            # 12,50 \u20ac
     | (?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,20}(?![0-9A-Za-z]))?
 """
 _TOKEN = re.compile(rf"""(?P<number>{_NUMBER})|(?P<command>\\(?:[A-Za-z]+|.))
@@ -316,7 +340,7 @@ class Parser:
             raise TooLarge
         self.at += 1
         text = re.sub("[ '_]", "", token.text)
-        if re.search(r"\..*,", text) or text.count(".") > 1:  # 1.234,5
+        if re.search(r"\..*,|,[0-9]{1,2}$", text) or text.count(".") > 1:  # 1.234,5
             text = text.replace(".", "").replace(",", ".")
         text = text.replace(",", "")
         mantissa, _, exponent = text.lower().partition("e")
@@ -979,8 +1003,9 @@ class Statement:
         """Return what tokens say, or None."""
         if not tokens or self.depth > 3:
             return None
-        for kind in (self.choice, self.number, self.ratio, self.bracketed, self.arithmetic,
-                     self.several, self.equation, self.plus_or_minus, self.mathematics):
+        for kind in (self.choice, self.labelled, self.number, self.ratio, self.bracketed,
+                     self.arithmetic, self.several, self.equation, self.plus_or_minus,
+                     self.mathematics):
             try:
                 found = kind(tokens)
             except Fault:
@@ -994,6 +1019,15 @@ class Statement:
         inner = tokens[1:-1] if matching(tokens) and tokens[0].text == "(" else tokens
         one = len(inner) == 1 and inner[0].kind == "word" and len(inner[0].text) == 1
         return Choice(inner[0].text) if one and "A" <= inner[0].text <= "J" else None
+
+    def labelled(self, tokens: Sequence[Token]) -> Value | None:
+        """Read a choice in brackets and what it says: (B) 12; f(B)12 and (B)12 are none."""
+        if len(tokens) < 4 or tokens[3].glued or not matching(tokens[:3]):
+            return None
+        choice, value = self.choice(tokens[:3]), self.inner(tokens[3:])
+        if not isinstance(choice, Choice) or value is None:
+            return None
+        return Labelled(choice, value, self.text(tokens))
 
     def number(self, tokens: Sequence[Token]) -> Value | None:
         """Read one number with all that may belong to it."""
@@ -1113,7 +1147,16 @@ class Statement:
     def mathematics(self, tokens: Sequence[Token]) -> Value | None:
         """Leave a formula to math-verify."""
         tokens = self.without_dollars(tokens)
-        return formula(tokens, self.source) if is_formula(tokens) else None
+        if is_formula(tokens):
+            return formula(tokens, self.source)
+        for i in range(max(1, len(tokens) - 8), len(tokens)):  # 12 \\pi square units
+            head, parser = tokens[:i], Parser(tokens, self.source)
+            parser.at = i
+            named = tokens[i].kind == "word" and len(tokens[i].text) > 1
+            rooted = any(t.text in (r"\pi", r"\sqrt") for t in head)  # 10-12 days is a range
+            if named and rooted and (unit := parser.unit()) and not parser and is_formula(head):
+                return dataclasses.replace(formula(head, self.source), unit=unit)
+        return None
 
     def phrase(self, tokens: Sequence[Token], sentence: bool) -> Value | None:
         """Read what is behind words that say nothing, or in a sentence behind its last verb.
@@ -1165,6 +1208,14 @@ def joins_numbers(tokens: Sequence[Token]) -> bool:
     return any(is_and(t) for t in tokens[last:])
 
 
+# $\$18$: the outer dollars are those of a formula, the inner one is money
+_PRICE = re.compile(
+    r"(?<![\\$])\$(?!\$)((?:[^$\\]|\\[^$]){0,200}\\\$(?:[^$\\]|\\.){0,200})\$(?!\$)")
+_HOURS = re.compile(r"\b([0-9]+) ?h(?:rs?|ours?)? ?([0-9]{1,2}) ?m(?:ins?)?\b"
+                    r"(?! ?[a-zA-Z0-9^*/+=(-])")
+_FEET = re.compile(r"\b([0-9]+)' ?([0-9]{1,2}(?:\.[0-9]+)?)(?:\"|'')")
+
+
 def read(text: str, sentence: bool = False) -> Value | None:
     """Return the value of a statement, or None if no parser accepts it.
 
@@ -1174,7 +1225,8 @@ def read(text: str, sentence: bool = False) -> Value | None:
     """
     if len(text) > LONGEST:
         return None
-    text = bare(_BOLD.sub("", notation(bare(text))))
+    text = bare(_BOLD.sub("", notation(bare(_PRICE.sub(r"\1", text)))))
+    text = _FEET.sub(r"\1 ft \2 in", _HOURS.sub(r"\1 h \2 min", text))
     tokens = tokens_of(text)
     statement = Statement(text)
     try:
@@ -1195,5 +1247,8 @@ def holds_number(text: str) -> bool:
 
 
 def denies(text: str) -> bool:
-    """Return whether a text denies an answer instead of giving one."""
-    return any(word in DENIALS for word in re.findall("[a-z']+", text[:LONGEST].lower()))
+    """Return whether a text denies an answer instead of giving one; not 5 but 6 gives one."""
+    text = text[:LONGEST].lower()
+    words = re.findall("[a-z']+", text)
+    numbers = len(re.findall(_NUMBER, text, re.X)) + sum(word in NUMBER_WORDS for word in words)
+    return numbers < 2 and any(word in DENIALS for word in words)
