@@ -528,12 +528,12 @@ class Services:
             ValueError: it is of a run with other settings.
         """
         state = (await self.trainer.ask("load", str(self.checkpoint)))[0]
-        self._tell(state.get("told", ""))
         now, free = asdict(self.cfg), ("iters", "save_every", "timeout", "max_restarts", "hf")
         other = [k for k in now if k not in free and now[k] != state["config"].get(k)]
         if other:
             raise ValueError(f"{self.out}: the checkpoint is of a run with another {other[0]} "
                              f"({state['config'].get(other[0])}); give that, or another --out")
+        self._tell(state.get("told", ""))
         self.version, self.history = state["version"], state["history"]
         self.trained, self.seconds = state["trained"], state["seconds"]
         self.prompts.restore(state["prompts"])
