@@ -224,7 +224,7 @@ def run_in(folder: RunFolder, flags: argparse.Namespace, cfg: ServicesConfig) ->
     if rows:
         train_hf.report_gaps(rows, flags.data)
     services = Services(cfg, flags.lab, flags.out, flags.model, flags.reward, servers(flags, cfg),
-                        rows, held)
+                        rows, held, train_hf.about(flags)["files"] if cfg.hf is not None else None)
     begun, code, whole = time.perf_counter(), 2, False
     try:
         asyncio.run(train(services, flags.resume, lambda: folder.begin(*about(flags, services.cfg)),

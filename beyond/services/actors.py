@@ -13,7 +13,8 @@ import dataclasses
 import math
 import os
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class Recipe:
         hf: a GRPOConfig, for the model; None: TinyLM.
         reward: of --reward; None: the backend's.
         chat: whether prompts are messages.
+        files: of a real model: what a resume compares, by what they are for.
     """
 
     lab: str
@@ -56,6 +58,7 @@ class Recipe:
     hf: Any = None
     reward: str | None = None
     chat: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def backend(self):
         """Return the module that has the seven names of tinylm."""

@@ -33,7 +33,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -89,6 +89,7 @@ class Services:
         generators: Generators to use instead of Monarch's, such as vllm.VLLMGenerator.
         rows: of a real model, as load_data returns them.
         held: rows for its evaluation.
+        files: that it was made of, by what they are for; a resume reports which have changed.
 
     Raises:
         FileNotFoundError, ValueError: the lab file is missing or a task is not written.
@@ -97,7 +98,7 @@ class Services:
     def __init__(self, cfg: ServicesConfig, lab: str | Path, out: str | Path,
                  model: str | None = None, reward: str | None = None,
                  generators: list[Generator] | None = None, rows: Sequence[dict] = (),
-                 held: Sequence[dict] = ()):
+                 held: Sequence[dict] = (), files: Mapping[str, str] | None = None):
         self.cfg, self.out = cfg, Path(out)
         if (model is None) != (cfg.hf is None):
             raise ValueError("a real model needs ServicesConfig.real(GRPOConfig(...)), and TinyLM "
@@ -108,7 +109,8 @@ class Services:
             if device != "cpu" and not getattr(torch, device).is_available():
                 raise ValueError(f"{name}.device = {device}: torch finds none here; give cpu")
         chat = bool(rows) and is_chat(rows[0].get("prompt"))
-        self.recipe = Recipe(os.path.abspath(lab), model, reward=reward, chat=chat)
+        self.recipe = Recipe(os.path.abspath(lab), model, reward=reward, chat=chat,
+                             files=dict(files or {}))
         self.lab = self.recipe.functions()  # a broken file is named here, not in five processes
         self.rows, self.held = list(rows), list(held)
         self.used: list[dict] = []  # of a real model: the rows that the trainer can use
@@ -228,8 +230,10 @@ class Services:
 
     async def __aenter__(self) -> "Services":
         forgive_faults()
+        for replica in self.replicas:
+            replica.tell = print
         try:
-            await asyncio.gather(*[replica.start() for replica in self.replicas])
+            await asyncio.gather(*[replica.begin() for replica in self.replicas])
         except BaseException:
             await self.__aexit__()
             raise
@@ -524,12 +528,12 @@ class Services:
             ValueError: it is of a run with other settings.
         """
         state = (await self.trainer.ask("load", str(self.checkpoint)))[0]
-        self._tell(state.get("told", ""))
         now, free = asdict(self.cfg), ("iters", "save_every", "timeout", "max_restarts", "hf")
         other = [k for k in now if k not in free and now[k] != state["config"].get(k)]
         if other:
             raise ValueError(f"{self.out}: the checkpoint is of a run with another {other[0]} "
                              f"({state['config'].get(other[0])}); give that, or another --out")
+        self._tell(state.get("told", ""))
         self.version, self.history = state["version"], state["history"]
         self.trained, self.seconds = state["trained"], state["seconds"]
         self.prompts.restore(state["prompts"])

@@ -37,6 +37,10 @@ START = (
 # tqdm's lock, in a process that is terminated
 QUIET = "ignore:resource_tracker:UserWarning"
 START_SECONDS = 120.0  # importing torch in several processes at once, on a slow disk
+# Monarch 0.7 waits 30 s for a process to connect. With mesh_proc_spawn_max_idle and its other
+# limits raised it waits longer, but loses the answer that comes after 30 s. So we try again.
+LATE = "a process did not start within 30 s (Monarch's limit): the machine is too busy or too slow"
+UNSPAWNED = "error spawning proc mesh"  # Monarch's words for a process that was late
 LOOK = 0.5  # seconds between two looks whether a process is still there
 
 
@@ -83,7 +87,12 @@ class Replica:
         self.actor: Any = None
 
     async def start(self) -> None:
-        """Spawn the processes and wait until their actors are made."""
+        """Spawn the processes and wait until their actors are made.
+
+        Raises:
+            Dead: a process did not start in time, or is gone.
+            Exception: what the actor's constructor raised, of its own type.
+        """
         path = os.pathsep.join([str(TOP), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         env = {"PYTHONPATH": path, "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONWARNINGS": QUIET}
         command = BootstrapCommand(sys.executable, None, ["-c", START], env)
@@ -91,10 +100,26 @@ class Replica:
             per_host={"procs": self.procs}, name=self.name, bootstrap_command=command)
         args = self.args() if callable(self.args) else self.args
         self.actor = self.mesh.spawn(self.name, self.cls, *args)
-        answers = await self._ask("pid", timeout=max(START_SECONDS, self.timeout))
+        try:
+            answers = await self._ask("pid", timeout=max(START_SECONDS, self.timeout))
+        except ValueError as error:
+            if UNSPAWNED not in str(error):
+                raise
+            raise Dead(f"{self.name}: {LATE}", self.restarts) from None
         self.pids = [pid for pid, _ in answers]
         if any(parent != os.getpid() for _, parent in answers):
             raise RuntimeError(f"{self.name} was not spawned by this process's Monarch host")
+
+    async def begin(self) -> None:
+        """Start for the first time; a process that is late is started again.
+
+        Raises:
+            RuntimeError: it has been tried too often.
+        """
+        try:
+            await self.start()
+        except Dead as why:
+            await self.restart(why)
 
     async def ask(self, endpoint: str, *args: Any) -> list:
         """Call an endpoint of all processes; return their answers in order.

@@ -7,6 +7,7 @@ sampling, and they meet over gloo, as under torchrun.
 """
 
 import contextlib
+import dataclasses
 import functools
 import io
 import time
@@ -65,7 +66,14 @@ class ServiceTrainer(GRPOTrainer):
     def ready(self, rows: list[dict]) -> None:
         """Get ready for rows with their text."""
         self.facts = self.found_now(rows)
-        self.rows, self.total = rows, announce(len(rows), self.cfg)
+        # Checkpoints are written when the controller asks: every save_every updates.
+        self.rows = rows
+        self.total = announce(len(rows), dataclasses.replace(self.cfg, save_steps=0))
+        updates = -(-self.total // self.cfg.inner_steps)
+        if self.services.save_every > updates:
+            self.say(f"save_every = {self.services.save_every} is more than the {updates} updates "
+                     "there are: it happens at the end only. Set save_every lower to lose less "
+                     "when the run is killed.")
         self.say(described(self.cfg.loss, self.cfg))
         self.schedule.total = self.total
         self.history: list[dict[str, float]] = []
@@ -205,6 +213,7 @@ class RealTrainerActor(Member):
             self.trainer = ServiceTrainer(
                 self.cfg, model=policy, reward_fn=combined(reward),
                 lab=self.recipe.functions(), eval_dataset=self.held, world=self.world)
+            self.trainer.about["files"] = dict(self.recipe.files)
             self.rows = usable(self.given, policy)
             self.trainer.ready(self.rows)
 

@@ -24,9 +24,10 @@ as a whole, its first sentence does, provided that the rest has no number and no
 **3. The statement is read as a whole.** It is one of
 
     number      a sign (-, U+2212, other dashes, minus, negative, +), money, digits or words, a
-                fraction, a scale, percent, a unit:
+                fraction, a scale, percent, a unit (1h 15m, 5'6" too):
                 5  -5  $5  -$5  $-5  1,234.5  1{,}234  1 234  1'234  1_234  1.234,5  1.234.567
-                1,00,000 (as in India; without a group that begins with 0 it is a list)  101_2
+                1,00,000 (as in India; without a group that begins with 0 it is a list)
+                12,50 EUR  0.\overline{3}
                 1/2  \frac{1}{2}  \frac12  2 1/2  2\frac12  the sign for a half  two and a half
                 twenty-one  two thirds  2.5 million  a dozen  $5k  1e3  1.5 \times 10^3  50%
     arithmetic  of numbers: 2^{10}, 5!, 3 \cdot 4, \sqrt{16}, 10 - 3; its value, exactly
@@ -34,9 +35,10 @@ as a whole, its first sentence does, provided that the rest has no number and no
     list        (1, 2)  [1, 2]  1, 2  x = 1, y = 2      in order; with two values ( is not [
     set         {1, 2}  \{1, 2\}  1 and 2  x=1 or x=2  \pm 5      in any order
     ratio       3:4  12:30  12:30 pm      part by part
-    choice      B  (B)  option B, and with what the choice says: (B) 20, B) 20, B. 20, which has
-                the letter and the value
-    formula     any other mathematics: math-verify compares it
+    choice      B  (B)  option B, and with what the choice says: (B) 20, B) 20, B. 20: as a choice
+                or by its value, whatever the other side is
+    formula     any other mathematics: math-verify compares it. 12\pi \text{ cm} has a unit.
+                1011_2 equals what has a base, too; to 11 or 1011 alone it is not compared
 
 Styles around it or its parts are taken off: ** __ * _ ` quotes $ $$ \( \[ \boxed \text \mathrm
 \textbf \mathbf and the like, one full stop, comma or semicolon. Units: beyond/tasks/words.py.
@@ -60,8 +62,9 @@ fraction of six significant digits or more agrees, to its last digit, with what 
 Lists and sets are equal part by part; a list and a set of the same values are equal.
 
 **6. What is not read** is None: it counts neither as right nor as wrong. 0 is for what was read and
-is not equal, for a text without any number, and for a denial ("not 5"). A reference is read by the
-same rule; one that cannot be read gives None whatever the answer is.
+is not equal, for a text without any number, and for the denial of a single one ("not 5"; "6, not
+5" is not read). A reference is read by the same rule; one that cannot be read gives None whatever
+the answer is.
 """
 
 import re
@@ -70,6 +73,7 @@ from fractions import Fraction
 from typing import Any
 
 from beyond.tasks.reader import (
+    IN_BASE,
     LONGEST,
     Choice,
     Formula,
@@ -410,12 +414,7 @@ def equal(a: Value, b: Value, ask: Ask) -> bool | None:
     if isinstance(a, Choice) or isinstance(b, Choice):
         return _choices_equal(a, b, ask)
     if isinstance(a, Formula) or isinstance(b, Formula):
-        if isinstance(a, Ratio) or isinstance(b, Ratio):
-            return False
-        if any(isinstance(x, Several) and len(x.items) == 1 for x in (a, b)):
-            return False  # math-verify takes the set of a number for the number
-        texts = [_latex(x) for x in (a, b)]
-        return True if texts[0] == texts[1] else ask(*texts)
+        return _formulas_equal(a, b, ask)
     return False
 
 
@@ -448,6 +447,50 @@ def _choices_equal(a: Value, b: Value, ask: Ask) -> bool | None:
         return equal(a.value, b.value, ask)
     a, b = said_by(a, b), said_by(b, a)
     return False if isinstance(a, Choice) or isinstance(b, Choice) else equal(a, b, ask)
+
+
+_LETTER = re.compile(r"[ }0-9][a-zA-Z]$")  # behind a formula: metres, or a factor m
+
+
+def _formulas_equal(a: Value, b: Value, ask: Ask) -> bool | None:
+    """Return whether values are equal of which one at least is a formula; None if undecided."""
+    if isinstance(a, Ratio) or isinstance(b, Ratio):
+        return False
+    if any(isinstance(x, Several) and len(x.items) == 1 for x in (a, b)):
+        return False  # math-verify takes the set of a number for the number
+    units = [getattr(x, "unit", None) for x in (a, b)]
+    if units[0] and units[1] and units[0] != units[1] and units[0][0] and units[1][0]:
+        return None if units[0][0] == units[1][0] else False
+    if any(units) and any(_LETTER.search(x.text) for x in (a, b)):
+        return None
+    based = [IN_BASE.fullmatch(x.text) for x in (a, b)]
+    if any(based):
+        return _in_bases(a, b, based)
+    texts = [_latex(x) for x in (a, b)]
+    return True if texts[0] == texts[1] else ask(*texts)
+
+
+def _in_bases(a: Value, b: Value, based: list[re.Match[str] | None]) -> bool | None:
+    """Return whether 1011_2 and another are equal; None if the other is 11, or 1011 without base.
+
+    Either may be what a question asks for, or not.
+    """
+    values: list[Fraction | None] = []
+    for value, match in zip((a, b), based):
+        if match is None:
+            values.append(value.value if isinstance(value, Number) else None)
+            continue
+        try:
+            values.append(Fraction(int(match[1] + match[2], int(match[3] or match[4]))))
+        except ValueError:  # x_1 is no number, nor is 9_8
+            return a.text == b.text or None
+    digits = {match[1] + match[2] if match else value.text
+              for value, match in zip((a, b), based)}
+    if None in values:
+        return None
+    if all(based):
+        return values[0] == values[1]
+    return None if values[0] == values[1] or len(digits) == 1 else False
 
 
 def _latex(value: Value) -> str:

@@ -5,6 +5,7 @@ file: one notation for all spellings, styles taken off, tokens, and a parser for
 Every parser must use up all tokens; what is left over makes it no value.
 """
 
+import dataclasses
 import math
 import re
 import unicodedata
@@ -81,9 +82,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Formula:
-    """Mathematics that is no number by itself, in LaTeX."""
+    """Mathematics that is no number by itself, in LaTeX, and its unit as of a number."""
 
     text: str
+    unit: tuple[str, Fraction] | None = None
 
 
 Value = Number | Several | Ratio | Choice | Formula
@@ -127,7 +129,17 @@ _LATEX: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(r"\\(?:leq|le|geq|ge|neq|ne|pm|infty|pi|cup|cap)(?![A-Za-z])"),
      lambda m: m[0].replace("leq", "le").replace("geq", "ge").replace("neq", "ne") + " "),
     (re.compile("\u221a\\s*([0-9]+|[a-z])"), r"\\sqrt{\1}"),
+    (re.compile(r"([0-9]{1,20})\.([0-9]{0,20})\\(?:overline|bar) ?(?:\{([0-9]{1,20})\}|([0-9]))"),
+     lambda m: _recurring(m[1], m[2], m[3] or m[4])),
 ]
+
+
+def _recurring(whole: str, fixed: str, again: str) -> str:
+    """Return a decimal fraction as a plain one; its last digits come again and again."""
+    part = Fraction(int(again), (10 ** len(again) - 1) * 10 ** len(fixed))
+    value = Fraction(int(whole + fixed), 10 ** len(fixed)) + part
+    return f"{value.numerator}/{value.denominator}"
+
 
 
 def notation(text: str) -> str:
@@ -197,11 +209,14 @@ def bare(text: str) -> str:
 _NUMBER = r"""
     (?<![0-9],)[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9]|,[0-9])(?:\.[0-9]+)?      # 1,234.5
     | [1-9][0-9]?(?=[0-9,]*,0)(?:,[0-9]{2})+,[0-9]{3}(?![0-9]|,[0-9])(?:\.[0-9]+)?  # 1,00,000
+    | [1-9][0-9]{0,2}(?:\ [0-9]{3})+,[0-9]{1,2}(?![0-9]|,[0-9])                 # 1 234,5
     | [1-9][0-9]{0,2}(?:\ [0-9]{3})+(?![0-9]|\ ?[0-9]|\ */)(?:\.[0-9]+)?        # 1 234.5
     | [1-9][0-9]{0,2}(?:'[0-9]{3})+(?![0-9]|'[0-9])(?:\.[0-9]+)?                # 1'234.5
     | [1-9][0-9]{0,2}(?:_[0-9]{3})+(?![0-9]|_[0-9])(?:\.[0-9]+)?                # 1_234.5
     | [1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]+(?![0-9]|,[0-9])                     # 1.234,5
     | [1-9][0-9]{0,2}(?:\.[0-9]{3}){2,}(?![0-9]|\.[0-9])                        # 1.234.567
+    | (?<=\u20ac)[0-9]+,[0-9]{2}(?![0-9]|,[0-9])                                # \u20ac12,50
+    | [0-9]+,[0-9]{2}(?=\ ?(?:\u20ac|euros?\b|EUR\b))                            # 12,50 \u20ac
     | (?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,20}(?![0-9A-Za-z]))?
 """
 _TOKEN = re.compile(rf"""(?P<number>{_NUMBER})|(?P<command>\\(?:[A-Za-z]+|.))
@@ -319,7 +334,7 @@ class Parser:
             raise TooLarge
         self.at += 1
         text = re.sub("[ '_]", "", token.text)
-        if re.search(r"\..*,", text) or text.count(".") > 1:  # 1.234,5
+        if re.search(r"\..*,|,[0-9]{1,2}$", text) or text.count(".") > 1:  # 1.234,5
             text = text.replace(".", "").replace(",", ".")
         text = text.replace(",", "")
         mantissa, _, exponent = text.lower().partition("e")
@@ -482,8 +497,6 @@ class Parser:
             return value, str(value), 0
         start = self.at
         value, text, decimals = self.digits()
-        if self.is_mark("_"):
-            return (*self.in_base(text), 0)
         if self.is_mark("/") and self.is_number(1):
             self.at = start
             return (*self.simple_fraction(), 0)
@@ -498,18 +511,6 @@ class Parser:
         if changed is not None:
             return changed, str(changed), 0
         return value, text, decimals
-
-    def in_base(self, digits: str) -> tuple[Fraction, str]:
-        """Step over the base behind digits: 101_2 is 5.
-
-        Raises:
-            Fault: no base from 2 to 10, or a digit that it does not have.
-        """
-        self.need("_")
-        base = self.group()[0] if self.is_mark("{") else self.digits()[0]
-        if not 2 <= base <= 10 or not re.fullmatch(f"[0-{int(base) - 1}]+", digits):
-            raise Fault
-        return Fraction(int(digits, int(base))), f"{digits}_{base}"
 
     def mixed_number(self, whole: Fraction, text: str) -> tuple[Fraction, str] | None:
         r"""Step over the fraction behind a whole number, if it comes: 2 1/2, 2 \frac12.
@@ -882,6 +883,7 @@ _NO_RELATION = (r"\approx", r"\sim", r"\ne", r"\not", "!=", "--", r"\ldots", r"\
 # math-verify leaves these out, and what belongs to them: 5 \mod 7 would be 5.
 _LEFT_OUT = (r"\mod", r"\bmod", r"\pmod", r"\prime", r"\phantom", r"\hphantom", r"\vphantom",
              r"\vspace", r"\hspace", r"\vbox", r"\hbox", r"\smash")
+IN_BASE = re.compile(r"(-?)([0-9A-Za-z]{1,300})_(?:\{([0-9]{1,2})\}|([0-9]))")  # 1011_2
 _NO_START = set("*/^_)]},.:=<>!'")
 _NO_END = set("+-*/^_([{,.:=<>'")
 
@@ -892,7 +894,8 @@ def is_formula(tokens: Sequence[Token]) -> bool:
         return False
     if any(_is_prose(t) or t.text in _NO_RELATION or t.text in _LEFT_OUT for t in tokens):
         return False
-    if any(b.text == "_" and a.kind not in ("word", "command") for a, b in pairwise(tokens)):
+    based = any(b.text == "_" and a.kind not in ("word", "command") for a, b in pairwise(tokens))
+    if based and not IN_BASE.fullmatch("".join(token.text for token in tokens)):
         return False  # x+1_2, 5|_{x=1}: math-verify would read x+1, 5
     signs = _NO_FORMULA
     if not any(token.text == r"\begin" for token in tokens):
@@ -1031,7 +1034,8 @@ class Statement:
             return None
         if not parser:
             return Choice(letter.text) if opened or not marked else None
-        value = self.inner(tokens[parser.at:]) if marked else None
+        glued = tokens[parser.at].glued  # (B)12 is a product
+        value = self.inner(tokens[parser.at:]) if marked and not glued else None
         return Choice(letter.text, value) if value else None
 
     def number(self, tokens: Sequence[Token]) -> Value | None:
@@ -1155,7 +1159,16 @@ class Statement:
     def mathematics(self, tokens: Sequence[Token]) -> Value | None:
         """Leave a formula to math-verify."""
         tokens = self.without_dollars(tokens)
-        return formula(tokens, self.source) if is_formula(tokens) else None
+        if is_formula(tokens):
+            return formula(tokens, self.source)
+        for i in range(max(1, len(tokens) - 8), len(tokens)):  # 12 \\pi square units
+            head, parser = tokens[:i], Parser(tokens, self.source)
+            parser.at = i
+            named = tokens[i].kind == "word" and len(tokens[i].text) > 1
+            rooted = any(t.text in (r"\pi", r"\sqrt") for t in head)  # 10-12 days is a range
+            if named and rooted and (unit := parser.unit()) and not parser and is_formula(head):
+                return dataclasses.replace(formula(head, self.source), unit=unit)
+        return None
 
     def phrase(self, tokens: Sequence[Token], sentence: bool) -> Value | None:
         """Read what is behind words that say nothing, or in a sentence behind its last verb.
@@ -1207,7 +1220,13 @@ def joins_numbers(tokens: Sequence[Token]) -> bool:
     return any(is_and(t) for t in tokens[last:])
 
 
-_BASE = re.compile(r"(?<![\w.])0[xXbBoO][0-9A-Fa-f]+(?!\w)")  # 0x10 is 16, or 0 times 10
+_HEX = re.compile(r"(?<![\w.])0[xXbBoO][0-9A-Fa-f]+(?!\w)")  # 0x10 is 16, or 0 times 10
+# $\$18$: the outer dollars are those of a formula, the inner one is money
+_PRICE = re.compile(
+    r"(?<![\\$])\$(?!\$)((?:[^$\\]|\\[^$]){0,200}\\\$(?:[^$\\]|\\.){0,200})\$(?!\$)")
+_HOURS = re.compile(r"\b([0-9]+) ?h(?:rs?|ours?)? ?([0-9]{1,2}) ?m(?:ins?)?\b"
+                    r"(?! ?[a-zA-Z0-9^*/+=(-])")
+_FEET = re.compile(r"\b([0-9]+)' ?([0-9]{1,2}(?:\.[0-9]+)?)(?:\"|'')")
 
 
 def read(text: str, sentence: bool = False) -> Value | None:
@@ -1219,8 +1238,9 @@ def read(text: str, sentence: bool = False) -> Value | None:
     """
     if len(text) > LONGEST:
         return None
-    text = bare(_BOLD.sub("", notation(bare(text))))
-    if _BASE.search(text):
+    text = bare(_BOLD.sub("", notation(bare(_PRICE.sub(r"\1", text)))))
+    text = _FEET.sub(r"\1 ft \2 in", _HOURS.sub(r"\1 h \2 min", text))
+    if _HEX.search(text):
         return None
     tokens = tokens_of(text)
     statement = Statement(text)
@@ -1242,7 +1262,8 @@ def holds_number(text: str) -> bool:
 
 
 def denies(text: str) -> bool:
-    """Return whether a text denies an answer (not 5) instead of giving one (6, not 5)."""
+    """Return whether a text denies an answer instead of giving one; not 5 but 6 gives one."""
     text = text[:LONGEST].lower()
-    found = next((m for m in re.finditer("[a-z']+", text) if m[0] in DENIALS), None)
-    return found is not None and not re.search(r"[0-9]\W*\Z", text[:found.start()])
+    words = re.findall("[a-z']+", text)
+    numbers = len(re.findall(_NUMBER, text, re.X)) + sum(word in NUMBER_WORDS for word in words)
+    return numbers < 2 and any(word in DENIALS for word in words)

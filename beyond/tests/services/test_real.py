@@ -22,7 +22,8 @@ pytest.importorskip("monarch", reason="pip install -r beyond/requirements-monarc
 from beyond.hf.config import GRPOConfig
 from beyond.hf.policy import load_policy
 from beyond.hf.trainer import GRPOTrainer
-from beyond.saving import checkpoints
+from beyond.saving import checkpoints, record
+from beyond.services import real
 from beyond.services.config import ServicesConfig
 from beyond.services.controller import Services
 from beyond.student.named import load_reward
@@ -125,6 +126,18 @@ def test_synchronous_is_train_hf_to_the_bit_even_if_processes_are_killed(tmp_pat
     assert written["restarts"] == {"generator0": 1, "trainer": 1}
     assert {p.name for p in (tmp_path / "a").iterdir()} >= {
         "final", "checkpoint-8", "config.json", "history.json"}
+
+
+def test_a_resume_compares_the_files_that_the_command_names(tmp_path, folder, monkeypatch):
+    monkeypatch.setattr(real, "rank", lambda: 0)
+    files = {"data": str(folder / "rows.jsonl"), "reward": str(folder / "mine.py")}
+    made = Services(ServicesConfig.real(GRPOConfig(**SMALL)), LAB, tmp_path, str(folder / "model"),
+                    rewards(folder), None, tiny.rows(7), files=files)
+    actor = real.RealTrainerActor(*made._trainer_args())
+    actor.build()
+    compared = actor.trainer.facts["files"]
+    assert {name: compared[name] for name in files} == {
+        name: record.of_file(path) for name, path in files.items()}
 
 
 # ---------------------------------------------------------------- what is refused, in one line

@@ -26,6 +26,7 @@ from monarch.actor import Actor, endpoint
 import tinylm
 from beyond import services_run
 from beyond.hf.config import GRPOConfig
+from beyond.services import processes
 from beyond.services.actors import RewardActor
 from beyond.services.config import ServicesConfig
 from beyond.services.controller import Services
@@ -233,6 +234,54 @@ def test_a_process_that_fails_hangs_or_dies_is_told_from_one_that_answers():
         await replica.stop()
 
     asyncio.run(go())
+
+
+def spawned_late(monkeypatch, times):
+    """Return a replica whose first starts are late, and what it tells."""
+    told, tries = [], []
+    replica = Replica("trainer", 1, Sleeper, (), timeout=1.5, max_restarts=2)
+    replica.tell = told.append
+    mesh = types.SimpleNamespace(spawn=lambda *args: None)
+    host = types.SimpleNamespace(spawn_procs=lambda **settings: mesh)
+    monkeypatch.setattr(processes, "this_host", lambda: host)
+
+    async def ask(endpoint, *args, timeout=None):
+        tries.append(endpoint)
+        if len(tries) <= times:
+            raise ValueError("error spawning proc mesh: statuses: Timeout(30.001737517s)=0..1")
+        return [(1, os.getpid())]
+
+    replica._ask = ask
+    return replica, told
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_process_that_starts_late_is_started_again(monkeypatch, times):
+    replica, told = spawned_late(monkeypatch, times)
+    asyncio.run(replica.begin())
+    assert replica.pids == [1] and len(told) == times
+    assert all("did not start within 30 s" in line and "starting it again" in line
+               for line in told)
+
+
+def test_a_process_that_always_starts_late_is_one_line(monkeypatch):
+    replica, _ = spawned_late(monkeypatch, 99)
+    with pytest.raises(RuntimeError, match="gave up after 2 restarts; trainer: a process did not "
+                                           "start within 30 s .Monarch's limit.") as error:
+        asyncio.run(replica.begin())
+    assert "\n" not in str(error.value)
+
+
+def test_a_constructor_that_fails_is_not_tried_again(monkeypatch):
+    replica, told = spawned_late(monkeypatch, 0)
+
+    async def ask(endpoint, *args, timeout=None):
+        raise ValueError("no such model")
+
+    replica._ask = ask
+    with pytest.raises(ValueError, match="no such model"):
+        asyncio.run(replica.begin())
+    assert not told
 
 
 def run_that_dies(times, where):

@@ -64,6 +64,14 @@ VALUES = [  # (response, what it is worth against it 1)
     ("Answer: 1.234,5", "1234.5"), ("Answer: 1.234.567", "1234567"), (r"\boxed{5\,000}", "5000"),
     ("Answer: 1,00,000", "100000"), ("Answer: 12,05,000", "1205000"),
     ("Answer: 10,20,300", "10, 20, 300"),
+    # decimal commas, decimals without an end
+    ("Answer: \u20ac12,50", "12.5"), ("Answer: 12,50 \u20ac", "12.5"), ("12,50 euros", "12.5"),
+    ("Answer: 1 234,5", "1234.5"), ("Answer: 1 234,56 \u20ac", "1234.56"), ("12, 50", "12,50"),
+    (r"\boxed{0.\overline{3}}", "1/3"), (r"\boxed{-1.2\overline{34}}", "-611/495"),
+    (r"\boxed{0.\bar 6}", "2/3"), (r"$0.\overline{9}$", "1"),
+    # dollars in formulas
+    (r"Answer: $\$18$", "18"), (r"Answer: $\$18$ per day", "18"),
+    (r"It costs $\$1{,}200$.", "1200"), (r"She earns $9 \times \$2 = \$18$.", "18"),
     # powers of ten, words, percent
     (r"Answer: 1.5 \times 10^3", "1500"), ("Answer: 1.5 x 10^3", "1500"), ("Answer: 1E+3", "1000"),
     ("Answer: 3\u00b710\u2078 m/s", "300000000"), ("Answer: 10^{-3}", "0.001"),
@@ -77,12 +85,20 @@ VALUES = [  # (response, what it is worth against it 1)
     ("Answer: 1728 and 1331", "1331 and 1728"), ("x=1 or x=2", "{1, 2}"), ("(1, 2)", "1, 2"),
     ("Answer: x=2, y=1", "y=1, x=2"), (r"Answer: \pm 5", "5, -5"), ("[1, 2, 3]", "1, 2, 3"),
     # arithmetic
-    (r"\boxed{2516_8}", "1358"), ("101_{2}", "5"),
+    (r"\boxed{2516_8}", "2516_{8}"),
     (r"\boxed{2^{10}}", "1024"), ("Answer: 5!", "120"), (r"\sqrt{16}", "4"), ("10-3", "7"),
     # units
     ("5 km", "5000 m"), ("5 m/s^2", "5"), ("Answer: 6 ft 2 in", "74 inches"),
     ("2 hours and 30 minutes", "2.5 h"), ("Answer: $5 and 30 cents", "5.30"),
     ("He has $5 left over.", "5"),
+    ("1h 15m", "75 minutes"), ("1h15m", "75 minutes"),
+    ("2 hr 30 min", "2.5"), ("5'10\"", "70 inches"), ("5' 10''", "70 inches"),
+    (r"\boxed{12\pi \text{ square units}}", r"12\pi"), (r"12\pi\text{ cm}^2", r"12\pi"),
+    (r"\boxed{4\sqrt{5} \text{ feet}}", r"4\sqrt{5}"), (r"25\pi cm", r"25\pi\text{ cm}"),
+    # choices with what they say
+    (r"\boxed{\textbf{(B) } 24}", "24"), (r"\boxed{\textbf{(B) } 24}", "B"), ("(B) 24", "(B)"),
+    (r"The answer is (D) \frac{1}{2}.", "0.5"), ("(B) 24", r"\textbf{(B)}\ 24"),
+    (r"\boxed{1011_{2}}", "1011_2"), ("2A_{16}", "2A_{16}"),
     (r"$5\,\text{cm}$", "5"), (r"\boxed{90^\circ}", "90"), ("50 cents", "$0.50"),
     ("Answer: 5 red apples", "5"), ("Answer: 18 dollars", "18"), ("20 \u00b0C", "20"),
     # where it stands
@@ -117,10 +133,14 @@ OTHERS = [  # (response, a reference that it is not)
     ("The answer is not 5.", "5"), ("Answer: x=2, y=1", "x=1, y=2"), ("I do not know", "5"),
     (r"\boxed{5} or \boxed{6}", "6"), (r"It is not \boxed{5}.", "5"),
     (r"\boxed{5}^2", "5"), ("50% of 2 is 1", "0.01"),
-    (r"\boxed{2516_8}", "2516"), ("101", "101_2"),
     ("3:45 am", "15:45"), ("3:45", "15:45"), ("(D) 21", "(D) 20"),
     ("(C) 20", "D"), ("(C) 20", "21"),
     (r"\boxed{\{5\}}", "5"), (r"\boxed{\{\sqrt2\}}", r"\sqrt2"),
+    ("Answer: \u20ac12,50", "1250"), ("Answer: 1 234,5", "1234"), ("Answer: 1 234,5", "12345"),
+    (r"\boxed{0.\overline{3}}", "0.3"), (r"\boxed{0.\overline{12}}", "0.12"),
+    ("1h 15m", "115"), ("1h 15m", "1"), ("5'10\"", "5.1"), ("(B) 24", "C"), ("(B) 24", "2"),
+    ("(B) 24", "(C) 24"), (r"12\pi\text{ cm}^2", r"12\pi\text{ cm}"), ("1101_2", "1011_2"),
+    ("1101_2", "11"), ("11_2", "11_3"),
 ]
 
 
@@ -132,8 +152,9 @@ def test_what_is_another_value_is_worth_nothing(response, reference):
 NOT_READ = [
     "about 5", "5 or more", "at least 5", "5th", "5?", "5 of 7", "(5)", "[5]", "5 squared", "~5",
     "more than 5", "5, I guess", "either 5 or so", "5 (five)", "5-ish", "5 to 6", "5...", "5'",
-    "5+", "5 *", "#5", "0x5", "0x10", "9_8", "6, not 5", "(101)_2",
-    "5 \\mod 7", "[-5]", "5 6", "five six", "5 dozens", "5 pairs", "3 and 1/2",
+    "5+", "5 *", "#5", "0x5", "0x10", "9_8", "(101)_2", "5 \\mod 7", "[-5]",
+    "5 6", "five six", "5 dozens", "5 pairs", "3 and 1/2",
+    "6, not 5", "6 and not 5", "not 6 but 5", "5-6 days", "5 - \\frac12 days", "f(B) 5",
     "2 100/300", "9^9^9^9", "1/0", "1e99999", "between 5 and 6", "5m", "x \\ne 5", "x \u2248 5",
 ]
 
@@ -143,6 +164,15 @@ def test_what_the_rule_does_not_hold_is_neither_right_nor_wrong(said):
     for value in ("5", "6", "3.5"):
         assert numeric(f"Answer: {said}", value) in (None, 0.0)
     assert numeric("Answer: 5", said) is None or said == "5m"  # 5m is a product
+
+
+@pytest.mark.parametrize("response, reference", [
+    ("1011_2", "1011"), ("1011_2", "11"), (r"4\sqrt5\text{ m}", r"4\sqrt5\text{ cm}"), ("x_1", "1"),
+    (r"4\sqrt5 cm", r"4\sqrt5 mm"), ("6, not 5", "6"), ("not 6 but 5", "5"), ("9_8", "9"),
+])
+def test_what_may_be_right_or_wrong_is_neither(response, reference):
+    for said, right in ((response, reference), (reference, response)):
+        assert numeric(f"Answer: {said}", right) is None
 
 
 @pytest.mark.parametrize("response", [
