@@ -26,7 +26,7 @@ def make_model(flags):
     """Return (model, tokenizer): of a folder, or a random Llama."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from beyond.tests import tiny
+    from beyond import tiny
 
     if not flags.model:
         return tiny.model(size=flags.width), tiny.tokenizer()

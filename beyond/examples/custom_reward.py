@@ -5,8 +5,15 @@
 A random tiny model learns to write digits, in a few seconds.
 """
 
-from beyond import BaseReward, CompositeReward, FormatReward, GRPOConfig, GRPOTrainer, RewardOutput
-from beyond.tests import tiny
+from beyond import (
+    BaseReward,
+    CompositeReward,
+    FormatReward,
+    GRPOConfig,
+    GRPOTrainer,
+    RewardOutput,
+    tiny,
+)
 
 
 def digits(response, answer):

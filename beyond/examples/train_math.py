@@ -13,7 +13,7 @@ from beyond import GRPOConfig, GRPOTrainer, NumericReward, load_gsm8k_mock
 def main(args: list[str]) -> None:
     """Train and print what came out."""
     if "--tiny" in args:
-        from beyond.tests import tiny
+        from beyond import tiny
 
         model, tokenizer = tiny.model(), tiny.tokenizer()
     else:

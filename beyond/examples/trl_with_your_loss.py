@@ -33,7 +33,7 @@ def model_and_tokenizer(folder: str | None):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     if folder is None:
-        from beyond.tests import tiny
+        from beyond import tiny
 
         folder = tempfile.mkdtemp()
         tiny.model().save_pretrained(folder)

@@ -18,12 +18,11 @@ import trl
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, TrainerCallback, logging
 
-from beyond import losses
+from beyond import losses, tiny
 from beyond.adapters.trl import TRLTrainer
 from beyond.hf import backend
 from beyond.losses import names
 from beyond.student.plugins import default_lab
-from beyond.tests import tiny
 
 logging.set_verbosity_error()
 EPS, BETA, HEAT, ROWS, T = 0.1, 0.3, 0.7, 8, 6

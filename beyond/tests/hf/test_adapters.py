@@ -11,10 +11,9 @@ pytest.importorskip("peft", reason="pip install -r beyond/requirements.txt")
 
 import peft
 
-from beyond import GRPOConfig, GRPOTrainer, sft, train_hf
+from beyond import GRPOConfig, GRPOTrainer, sft, tiny, train_hf
 from beyond.hf import backend
 from beyond.hf.policy import load_policy
-from beyond.tests import tiny
 from beyond.tests.hf.test_trainer import digits
 
 SMALL = {"max_new_tokens": 4, "log_completions": 0, "save_steps": 0, "learning_rate": 1e-2,

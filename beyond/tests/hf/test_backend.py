@@ -9,9 +9,9 @@ import torch
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 import tinylm
+from beyond import tiny
 from beyond.hf import backend as hb
 from beyond.student.plugins import load_student
-from beyond.tests import tiny
 from beyond.tests.tinylm_hf import TinyLMForCausalLM, tokenizer_of_tinylm
 from lab15_run import TOP
 

@@ -13,13 +13,12 @@ import torch
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import GRPOConfig, plot, sft, smollm, smollm_run
+from beyond import GRPOConfig, plot, sft, smollm, smollm_run, tiny
 from beyond.hf import backend
 from beyond.hf import policy as hf_policy
 from beyond.saving import logs
 from beyond.student import plugins
 from beyond.tasks import data
-from beyond.tests import tiny
 from beyond.tests.hf.test_commands import sft_trainer
 from beyond.tests.hf.test_trainer import lines
 

@@ -15,12 +15,12 @@ from beyond import (
     GRPOTrainer,
     LengthPenaltyReward,
     extract_answer,
+    tiny,
 )
 from beyond.hf import backend
 from beyond.hf.schedule import factor
 from beyond.student.plugins import default_lab
 from beyond.tasks.rewards import call
-from beyond.tests import tiny
 
 
 @pytest.fixture

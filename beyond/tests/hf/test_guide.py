@@ -9,9 +9,8 @@ import pytest
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 pytest.importorskip("yaml", reason="pip install -r beyond/requirements.txt")
 
-from beyond import services_run, torchforge, train_hf
+from beyond import services_run, tiny, torchforge, train_hf
 from beyond.settings import load_yaml
-from beyond.tests import tiny
 
 GUIDE = Path(__file__).resolve().parents[1] / "guide"
 FILES = ["grpo_math.yaml", "distributed.yaml"]

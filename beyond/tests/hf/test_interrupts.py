@@ -7,10 +7,9 @@ import torch
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import GRPOTrainer, train_hf
+from beyond import GRPOTrainer, tiny, train_hf
 from beyond.hf.metrics import joined, loss_metrics
 from beyond.saving import checkpoints
-from beyond.tests import tiny
 from beyond.tests.hf.test_trainer import KillAt, Killed, digits, lines, trainer, weights
 
 

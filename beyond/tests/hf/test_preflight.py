@@ -10,11 +10,10 @@ import pytest
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import sft, train_hf
+from beyond import sft, tiny, train_hf
 from beyond.hf import policy as hf_policy
 from beyond.hf import preflight
 from beyond.hf.config import GRPO_ONLY, GRPOConfig
-from beyond.tests import tiny
 
 TOP = Path(__file__).resolve().parents[3]
 CODE = """

@@ -13,11 +13,10 @@ import torch
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 import lab15_run
-from beyond import ExactMatchReward, GRPOConfig, GRPOTrainer
+from beyond import ExactMatchReward, GRPOConfig, GRPOTrainer, tiny
 from beyond.hf import backend
 from beyond.hf.config import from_flags
 from beyond.student import plugins
-from beyond.tests import tiny
 from beyond.tests.hf.test_trainer import digits, lines
 
 TOP = Path(__file__).resolve().parents[3]

@@ -15,9 +15,8 @@ import torch
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import GRPOConfig, GRPOTrainer
+from beyond import GRPOConfig, GRPOTrainer, tiny
 from beyond.saving import checkpoints
-from beyond.tests import tiny
 
 TOP = Path(__file__).resolve().parents[3]
 
@@ -137,7 +136,7 @@ sys.path.insert(0, {top!r})
 import torch
 torch.set_num_threads(1)
 from beyond.tests.hf.test_trainer import long_run
-from beyond.tests import tiny
+from beyond import tiny
 long_run({out!r}).train(tiny.rows(9), resume=True)
 """
 

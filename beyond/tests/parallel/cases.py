@@ -23,13 +23,12 @@ from pathlib import Path
 import torch
 
 import tinylm
-from beyond import GRPOConfig, GRPOTrainer, train_hf
+from beyond import GRPOConfig, GRPOTrainer, tiny, train_hf
 from beyond.hf import backend
 from beyond.hf.batches import cut, part_of
 from beyond.hf.whole_step import LabStep
 from beyond.parallel import ranks
 from beyond.parallel.ranks import World, full, gather
-from beyond.tests import tiny
 from beyond.tests.tinylm_hf import TinyLMForCausalLM, tokenizer_of_tinylm
 
 ALONE, LIMIT = World(), 240

@@ -16,12 +16,11 @@ pytest.importorskip("transformers", reason="pip install -r beyond/requirements.t
 if not hasattr(os, "fork"):
     pytest.skip("torch has no gloo processes to fork here", allow_module_level=True)
 
-from beyond import GRPOConfig
+from beyond import GRPOConfig, tiny
 from beyond.hf.batches import check_parts, in_order, part_of
 from beyond.parallel import ranks
 from beyond.parallel.ranks import World
 from beyond.saving import checkpoints
-from beyond.tests import tiny
 from beyond.tests.hf.test_trainer import lines
 from beyond.tests.parallel import cases as cases
 

@@ -11,10 +11,9 @@ import pytest
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 import lab15_run
-from beyond import sft, train_hf
+from beyond import sft, tiny, train_hf
 from beyond.saving import checkpoints, record
 from beyond.saving.folder import RunFolder, continues, spoken
-from beyond.tests import tiny
 from beyond.tests.hf.test_commands import sft_trainer
 from beyond.tests.hf.test_trainer import KillAt, Killed, lines, trainer, weights
 

@@ -8,9 +8,8 @@ import yaml
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import sft, train_hf
+from beyond import sft, tiny, train_hf
 from beyond.saving import record
-from beyond.tests import tiny
 from beyond.tests.hf.test_commands import SOLUTION, needs_solution
 from beyond.tests.hf.test_trainer import digits, lines, trainer
 

@@ -19,6 +19,7 @@ import torch
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 pytest.importorskip("monarch", reason="pip install -r beyond/requirements-monarch.txt")
 
+from beyond import tiny
 from beyond.hf.config import GRPOConfig
 from beyond.hf.policy import load_policy
 from beyond.hf.trainer import GRPOTrainer
@@ -27,7 +28,6 @@ from beyond.services.config import ServicesConfig
 from beyond.services.controller import Services
 from beyond.student.named import load_reward
 from beyond.tasks.rewards import combined
-from beyond.tests import tiny
 
 if not sys.platform.startswith("linux"):
     pytest.skip("these tests look into /proc", allow_module_level=True)

@@ -24,7 +24,7 @@ pytest.importorskip("monarch", reason="pip install -r beyond/requirements-monarc
 from monarch.actor import Actor, endpoint
 
 import tinylm
-from beyond import services_run
+from beyond import services_run, tiny
 from beyond.hf.config import GRPOConfig
 from beyond.services.actors import RewardActor
 from beyond.services.config import ServicesConfig
@@ -33,7 +33,6 @@ from beyond.services.processes import Dead, Replica, forgive_faults
 from beyond.services.vllm import VLLMGenerator
 from beyond.student.checks import Fault
 from beyond.student.plugins import load_student
-from beyond.tests import tiny
 from beyond.tests.services.fake_vllm import running
 
 TOP = Path(__file__).resolve().parents[3]

@@ -12,14 +12,13 @@ import pytest
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 import tinylm
-from beyond import GRPOConfig
+from beyond import GRPOConfig, tiny
 from beyond.hf import backend
 from beyond.hf import policy as hf_policy
 from beyond.saving import logs
 from beyond.student import plugins
 from beyond.student.checks import LabError, how_to_test
 from beyond.tasks import data, reward_calls
-from beyond.tests import tiny
 from beyond.tests.hf.test_trainer import trainer
 
 SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "lab15_grpo.py"
