@@ -2,7 +2,7 @@
 
     python -m beyond.foreign        print the table as it stands in beyond/README.md
 
-Settings are those of train_hf (beyond/hf/config.py) and of its command. Of a name that stands for
+Settings are those of train_hf (beyond/config.py) and of its command. Of a name that stands for
 the same value, the message gives the flag to type; of one that counts something else, how to
 convert. OTHERS are names of TRL and HF that nothing here answers to.
 """

@@ -26,8 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beyond import train_hf
+from beyond.config import SUMS, file_flags
 from beyond.hf import preflight
-from beyond.hf.config import SUMS, file_flags
 from beyond.saving import record
 from beyond.saving.folder import RunFolder, spoken
 from beyond.services.config import (

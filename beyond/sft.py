@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from beyond.config import GRPO_ONLY, add_arguments, file_flags, from_flags, put_sft
 from beyond.hf import preflight
-from beyond.hf.config import GRPO_ONLY, add_arguments, file_flags, from_flags, put_sft
 from beyond.saving import record
 from beyond.saving.folder import RunFolder, continues
 from beyond.settings import Parser, dry_run

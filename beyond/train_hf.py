@@ -6,7 +6,7 @@
     python -m beyond.train_hf --resume --output-dir runs/hf       continue after a kill
     torchrun --nproc-per-node 2 -m beyond.train_hf --parallel fsdp --step ours     2 processes
 
-Settings: beyond/hf/config.py. What it leaves in the output folder: beyond/saving; run.yaml has all
+Settings: beyond/config.py. What it leaves in the output folder: beyond/saving; run.yaml has all
 that the run was made of. An earlier run in the folder is renamed to NAME.earlier-1, never
 overwritten. Several processes: beyond/parallel/ranks.py.
 """
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+from beyond.config import SUMS, GRPOConfig, add_arguments, file_flags, from_flags
 from beyond.hf import preflight
-from beyond.hf.config import SUMS, GRPOConfig, add_arguments, file_flags, from_flags
 from beyond.saving import record
 from beyond.saving.folder import RunFolder, continues
 from beyond.settings import Parser, dry_run

@@ -34,7 +34,7 @@ from typing import Any
 
 import torch
 
-from beyond.hf.config import GRPOConfig
+from beyond.config import GRPOConfig
 from beyond.losses import names
 from beyond.student.plugins import advantage_of, as_loss, default_lab, loss_of
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from beyond.config import GRPO_ONLY, GRPOConfig
 from beyond.hf import backend
 from beyond.hf.batches import next_rows
-from beyond.hf.config import GRPO_ONLY, GRPOConfig
 from beyond.hf.policy import advice_when_memory_is_out
 from beyond.hf.schedule import Schedule
 from beyond.parallel.ranks import World

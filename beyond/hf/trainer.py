@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 
+from beyond.config import GRPOConfig
 from beyond.foreign import ARGUMENTS
 from beyond.hf import backend, batches
-from beyond.hf.config import GRPOConfig
 from beyond.hf.metrics import (
     CollapseWatch,
     facts_of,

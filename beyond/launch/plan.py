@@ -136,7 +136,7 @@ class Recipe:
 
 RECIPES = {r.name: r for r in (
     Recipe("fp32", 4, 0, 4, 4, 4, 4),
-    Recipe("autocast", 4, 2, 4, 4, 2, 4),  # bf16 of beyond/hf/config.py: torch.autocast
+    Recipe("autocast", 4, 2, 4, 4, 2, 4),  # bf16 of beyond/config.py: torch.autocast
     Recipe("mixed", 4, 2, 4, 2, 2, 2),  # FSDP casts before it sends; a bfloat16 reference
 )}
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import lab15_run
-from beyond.hf.config import GRPOConfig
+from beyond.config import GRPOConfig
 from beyond.losses import names
 from beyond.losses.names import bound, own_settings
 from beyond.settings import default_path, nearest

@@ -11,8 +11,8 @@ import torch
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 from beyond import plot, sft, smollm, smollm_run, tiny, train_hf
+from beyond.config import GRPOConfig
 from beyond.hf import backend
-from beyond.hf.config import GRPOConfig
 from beyond.saving import checkpoints
 from beyond.tasks import data
 from beyond.tests.hf.test_trainer import lines

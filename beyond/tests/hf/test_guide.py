@@ -106,7 +106,7 @@ def test_as_many_processes_as_torchrun_has_started_are_right(folder, monkeypatch
 
 
 def test_every_rule_is_in_words_of_ours():
-    from beyond.hf.config import ELSEWHERE, SPECS
+    from beyond.config import ELSEWHERE, SPECS
 
     values = {"training.dtype": "bfloat16", "dataset.split": "train", "dataset.data_split": "train"}
     for key in torchforge.RULES:

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 from beyond import sft, tiny, train_hf
+from beyond.config import GRPO_ONLY, GRPOConfig
 from beyond.hf import policy as hf_policy
 from beyond.hf import preflight
-from beyond.hf.config import GRPO_ONLY, GRPOConfig
 
 TOP = Path(__file__).resolve().parents[3]
 CODE = """

@@ -14,8 +14,8 @@ pytest.importorskip("transformers", reason="pip install -r beyond/requirements.t
 
 import lab15_run
 from beyond import ExactMatchReward, GRPOConfig, GRPOTrainer, tiny
+from beyond.config import from_flags
 from beyond.hf import backend
-from beyond.hf.config import from_flags
 from beyond.student import plugins
 from beyond.tests.hf.test_trainer import digits, lines
 

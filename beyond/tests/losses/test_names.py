@@ -39,7 +39,7 @@ def test_the_names_are_known_without_torch():
 def test_train_hf_computes_what_compare_does(name):
     """Loss, gradient and advantages, for every name that both know."""
     pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
-    from beyond.hf.config import GRPOConfig
+    from beyond.config import GRPOConfig
     from beyond.student import plugins
     from tests.labfile import load_lab
 
@@ -58,7 +58,7 @@ def test_train_hf_computes_what_compare_does(name):
 
 def test_what_is_set_by_hand_wins():
     pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
-    from beyond.hf.config import GRPOConfig
+    from beyond.config import GRPOConfig
     from beyond.student.plugins import with_own
 
     by_hand = {"adv": "whitened", "clip_epsilon": 0.3, "clip_high": 0.4, "kl_beta": 0.01}

@@ -20,7 +20,7 @@ pytest.importorskip("transformers", reason="pip install -r beyond/requirements.t
 pytest.importorskip("monarch", reason="pip install -r beyond/requirements-monarch.txt")
 
 from beyond import tiny
-from beyond.hf.config import GRPOConfig
+from beyond.config import GRPOConfig
 from beyond.hf.policy import load_policy
 from beyond.hf.trainer import GRPOTrainer
 from beyond.saving import checkpoints

@@ -25,7 +25,7 @@ from monarch.actor import Actor, endpoint
 
 import tinylm
 from beyond import services_run, tiny
-from beyond.hf.config import GRPOConfig
+from beyond.config import GRPOConfig
 from beyond.services.actors import RewardActor
 from beyond.services.config import ServicesConfig
 from beyond.services.controller import Services
