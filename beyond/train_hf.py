@@ -26,7 +26,7 @@ from beyond.config import SUMS, GRPOConfig, add_arguments, file_flags, from_flag
 from beyond.hf import preflight
 from beyond.saving import record
 from beyond.saving.folder import RunFolder, continues
-from beyond.settings import Parser, dry_run
+from beyond.settings import Parser, default_path, dry_run
 from beyond.student.named import REWARDS, load_data, load_reward
 from beyond.tasks import data
 
@@ -178,9 +178,9 @@ def materials(flags: argparse.Namespace, cfg: GRPOConfig) -> tuple:
     from beyond.hf import backend
     from beyond.hf.policy import load_policy
     from beyond.smollm import model_folder
-    from beyond.student.plugins import default_lab, load_student
+    from beyond.student.plugins import load_student
 
-    lab = load_student(flags.lab, backend) if flags.lab else default_lab()
+    lab = load_student(flags.lab or default_path(), backend)
     rows, held = rows_of(flags, cfg)
     report_gaps(rows, flags.data)
     reward = load_reward(flags.reward)
@@ -201,7 +201,7 @@ def try_own(flags: argparse.Namespace, cfg: GRPOConfig) -> None:
     from beyond.student import plugins
     from beyond.tasks.reward_calls import try_reward
 
-    lab = plugins.load_student(flags.lab, backend) if flags.lab else plugins.default_lab()
+    lab = plugins.load_student(flags.lab or default_path(), backend)
     if flags.lab:
         for line in plugins.differences(lab, cfg):
             print(line)
@@ -257,7 +257,6 @@ def about(flags: argparse.Namespace) -> dict[str, Any]:
         file, mark, name = text.rpartition(":")
         return f"{Path(file).absolute()}:{name}" if mark and Path(file).is_file() else text
 
-    from beyond.settings import default_path
     from beyond.smollm import FOLDER
 
     names = ("lab", "model", "data", "eval_data", "max_samples", "reward", "threads")

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 from beyond.hf import backend
+from beyond.settings import default_path
 from beyond.student import plugins
 from beyond.tasks import data
 
@@ -54,7 +55,7 @@ def main(args: list[str] | None = None) -> None:
     parser.add_argument("--adv", default="trl", help="trl, or lab: your group_advantages")
     parser.add_argument("--steps", type=int, default=60)
     flags = parser.parse_args(args)
-    lab = plugins.load_student(flags.lab, backend) if flags.lab else plugins.default_lab()
+    lab = plugins.load_student(flags.lab or default_path(), backend)
     print(plugins.loss_differs(lab) or "your grpo_loss is that of Task 4")
 
     import torch

@@ -10,13 +10,14 @@ import torch
 from beyond.config import GRPO_ONLY, GRPOConfig
 from beyond.hf import backend
 from beyond.hf.batches import next_rows
+from beyond.hf.metrics import mean_of
 from beyond.hf.policy import advice_when_memory_is_out
 from beyond.hf.schedule import Schedule
 from beyond.parallel.ranks import World
 from beyond.saving import checkpoints, record
 from beyond.saving.checkpoints import seed_everything
 from beyond.saving.folder import RunFolder, continues
-from beyond.saving.logs import RunLog, mean_of
+from beyond.saving.logs import RunLog
 from beyond.tasks.data import usable
 
 

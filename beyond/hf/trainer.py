@@ -30,6 +30,7 @@ from beyond.hf.metrics import (
     facts_of,
     joined,
     loss_metrics,
+    mean_of,
     rollout_metrics,
     tokens_of,
 )
@@ -41,8 +42,9 @@ from beyond.losses.weights import entropy_bonus
 from beyond.parallel import ranks, tensor
 from beyond.saving import checkpoints, record
 from beyond.saving.folder import RunFolder, continues
-from beyond.saving.logs import RunLog, mean_of
-from beyond.student.plugins import advantage_of, default_lab, loss_of, with_own
+from beyond.saving.logs import RunLog
+from beyond.settings import default_path
+from beyond.student.plugins import advantage_of, load_student, loss_of, with_own
 from beyond.tasks.data import listed, usable
 from beyond.tasks.rewards import call, combined
 
@@ -77,7 +79,7 @@ class GRPOTrainer:
         refuse(others, callbacks)
         if config is not None and not isinstance(config, GRPOConfig):
             raise ValueError(f"config must be beyond's GRPOConfig, not {type(config)}")
-        self.lab = lab or default_lab()
+        self.lab = lab or load_student(default_path(), backend)
         given = config or GRPOConfig()
         self.cfg = cfg = with_own(given, self.lab)
         self.by_name = [k for k, v in vars(given).items() if v is None and v != getattr(cfg, k)]
