@@ -19,6 +19,7 @@ globals(), or vars() of the loaded module.
 import argparse
 import contextlib
 import difflib
+import errno
 import functools
 import io
 import json
@@ -78,8 +79,47 @@ def say(text, stream=None):
         else:
             print(text, file=stream)
         stream.flush()
-    except BrokenPipeError:  # `| head` has read enough; training continues
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except OSError as error:  # training continues
+        _into_nothing(stream, error)
+
+
+def _into_nothing(stream, error):
+    """Drop what follows on a stream whose reader has left; raise any other error of writing."""
+    windows = os.name == "nt" and error.errno == errno.EINVAL
+    if not (isinstance(error, BrokenPipeError) or windows):
+        raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Pipe(io.FileIO):
+    """A standard stream whose reader may leave early."""
+
+    def write(self, data):
+        """Write, or drop the data if the reader has left."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            _into_nothing(self, error)
+            return len(data)
+
+
+def piped(main):
+    """Return what the main() of a command returns; a reader that leaves early is no error.
+
+    `| head` closes the pipe when it has read enough. The command then does the rest of its work
+    unheard, and its exit code is the one of its work.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # not a file, or closed
+            if stream.isatty():
+                continue
+            raw = _Pipe(stream.fileno(), "w", closefd=False)
+            buffered = isinstance(stream.buffer, io.BufferedWriter)  # not with python -u
+            setattr(sys, name, io.TextIOWrapper(
+                io.BufferedWriter(raw) if buffered else raw, stream.encoding, stream.errors,
+                line_buffering=stream.line_buffering, write_through=stream.write_through))
+    return main()
 
 
 # ============================================================== settings

@@ -9,6 +9,8 @@ convert. OTHERS are names of TRL and HF that nothing here answers to.
 
 from dataclasses import dataclass
 
+from lab15_run import piped
+
 TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
 
 
@@ -239,4 +241,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    print(table())
+    piped(lambda: print(table()))

@@ -41,6 +41,7 @@ from beyond.services.config import (
 )
 from beyond.settings import Parser, default_path, dry_run
 from beyond.student.named import REWARDS
+from lab15_run import piped
 
 MISSING = ("beyond.services_run needs Monarch, which there is for Linux and macOS: "
            "pip install -r beyond/requirements-monarch.txt")
@@ -270,4 +271,4 @@ def summary(services, whole: bool, seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

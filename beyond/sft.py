@@ -18,6 +18,7 @@ from beyond.saving import record
 from beyond.saving.folder import RunFolder, continues
 from beyond.settings import Parser, dry_run
 from beyond.tasks.data import load_rows
+from lab15_run import piped
 
 OUT = "runs/sft"
 
@@ -106,4 +107,4 @@ def train(flags: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

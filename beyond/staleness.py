@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from lab15_run import TOP
+from lab15_run import TOP, piped
 
 RESULTS = TOP / "beyond" / "bench" / "results" / "staleness.jsonl"
 ITERS, LR, FAST = 300, 3e-4, 1e-3
@@ -280,4 +280,4 @@ def finish(flags: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -29,6 +29,7 @@ from beyond.saving.folder import RunFolder, continues
 from beyond.settings import Parser, default_path, dry_run
 from beyond.student.named import REWARDS, load_data, load_reward
 from beyond.tasks import data
+from lab15_run import piped
 
 if TYPE_CHECKING:  # torch is imported once everything else is checked
     from beyond.hf.trainer import GRPOTrainer
@@ -374,4 +375,4 @@ def summarize(trainer: "GRPOTrainer", before: float | None, history: list[dict])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lab15_run import piped
 from tests.labfile import ROOT, TASKS
 
 from .variants import runner
@@ -151,4 +152,4 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -17,6 +17,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy and torch
 
+from lab15_run import piped
 from tests.labfile import ascii_line
 from tinylm import write_file
 
@@ -117,4 +118,4 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
+from lab15_run import piped
 from tests.messages.explain import MISTAKES
 
 from .grading import judging
@@ -70,4 +71,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

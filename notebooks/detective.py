@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import sys
 
+from lab15_run import piped
 from notebooks.experiments import RUNS, SEEDS, measure_one
 
 # Letter -> (line of solutions/lab15_grpo.py as it is, the line in its place).
@@ -156,4 +157,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -20,6 +20,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import lab15_run
+from lab15_run import piped
 from notebooks.figures.style import TOP, about, mean, read_json, short, write_json
 from tests.labfile import load_lab
 
@@ -362,4 +363,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

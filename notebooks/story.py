@@ -12,6 +12,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from lab15_run import piped
 from notebooks.experiments import TOP, edited_lab
 from notebooks.figures.style import about, read_json, short, write_json
 
@@ -109,4 +110,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(piped(main))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from lab15_run import piped
 from notebooks.experiments import TOP, progress, train
 from notebooks.figures.style import WINDOW, about, mean, read_json, short, write_json
 
@@ -192,4 +193,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -31,7 +31,7 @@ from beyond.losses import KL_ESTIMATORS, LOSSES
 from beyond.losses.advantages import ADVANTAGES
 from beyond.losses.names import VARIANTS, resolve
 from beyond.settings import default_path
-from lab15_run import TOP, about
+from lab15_run import TOP, about, piped
 
 KEPT = TOP / "beyond" / "bench" / "results"
 FIGURES = TOP / "notebooks" / "figures"
@@ -238,4 +238,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

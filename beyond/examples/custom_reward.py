@@ -14,6 +14,7 @@ from beyond import (
     RewardOutput,
     tiny,
 )
+from lab15_run import piped
 
 
 def digits(response, answer):
@@ -51,4 +52,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    piped(main)

@@ -8,6 +8,7 @@ With SmolLM2-135M it takes minutes. With --tiny it takes seconds, and the reward
 import sys
 
 from beyond import GRPOConfig, GRPOTrainer, NumericReward, load_gsm8k_mock
+from lab15_run import piped
 
 
 def main(args: list[str]) -> None:
@@ -34,4 +35,4 @@ def main(args: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    piped(lambda: main(sys.argv[1:]))

@@ -14,6 +14,7 @@ from beyond.hf import backend
 from beyond.settings import default_path
 from beyond.student import plugins
 from beyond.tasks import data
+from lab15_run import piped
 
 
 def digits(completions, **_):
@@ -82,6 +83,6 @@ def main(args: list[str] | None = None) -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        piped(main)
     except (ImportError, ValueError, OSError) as error:
         sys.exit(str(error))

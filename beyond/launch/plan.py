@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lab15_run import piped
+
 GB = 1e9
 CHUNK = 1 << 24  # logits that beyond/hf/backend.py holds at a time
 README = Path(__file__).resolve().parent / "README.md"
@@ -724,4 +726,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -51,6 +51,7 @@ from beyond.saving import checkpoints
 from beyond.settings import default_path
 from beyond.student.checks import LabError
 from beyond.student.plugins import load_student
+from lab15_run import piped
 from tests.labfile import load_lab
 
 KEEP = 2  # checkpoints
@@ -374,4 +375,4 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

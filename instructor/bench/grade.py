@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from lab15_run import piped
 from tests.labfile import ROOT
 
 from ..variants.catalog import chaffs, wheats
@@ -135,4 +136,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from lab15_run import piped
 from tests.labfile import ROOT
 
 from ..builders import course as builder
@@ -375,4 +376,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lab15_run import piped
 from notebooks import execute
 from notebooks.book import build, extras
 from notebooks.first_cell import TOP
@@ -111,4 +112,4 @@ def make(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

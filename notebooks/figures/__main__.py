@@ -20,6 +20,7 @@ import time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from lab15_run import piped
 from notebooks.figures.style import HERE, TOP, about, read_json, saved, short, write_json
 
 FIGURES = ("accuracy", "step", "teacher", "zero_signal", "baseline", "beta", "clip", "inner",
@@ -154,4 +155,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    piped(main)

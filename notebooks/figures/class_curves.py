@@ -13,6 +13,7 @@ import math
 import sys
 from pathlib import Path
 
+from lab15_run import piped
 from notebooks.figures.style import ENTROPY, GREEDY, SAMPLED, new_figure, saved, visible
 
 PANELS = (("acc_sampled", "sampled accuracy", SAMPLED, "o-"),
@@ -136,4 +137,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))
