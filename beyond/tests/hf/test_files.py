@@ -19,8 +19,7 @@ from beyond.hf import policy as hf_policy
 from beyond.saving import logs
 from beyond.student import plugins
 from beyond.tasks import data
-from beyond.tests.hf.test_commands import sft_trainer
-from beyond.tests.hf.test_trainer import lines
+from beyond.tests.short_runs import lines, sft_trainer
 
 TOP = Path(__file__).resolve().parents[3]
 
@@ -113,8 +112,7 @@ def test_weights_in_bfloat16_are_trained_in_float32(capsys):
 
 
 def test_a_cut_off_file_of_weights_is_one_line(tmp_path):
-    tiny.model().save_pretrained(tmp_path)
-    tiny.tokenizer().save_pretrained(tmp_path)
+    tiny.save(tmp_path)
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(OSError, match="cannot be loaded"):
@@ -331,8 +329,7 @@ def test_a_conversion_that_ends_early_leaves_nothing(wheel, tmp_path, monkeypatc
 
 @pytest.fixture
 def folder(tmp_path):
-    tiny.model().save_pretrained(tmp_path / "a model")
-    tiny.tokenizer().save_pretrained(tmp_path / "a model")
+    tiny.save(tmp_path / "a model")
     return tmp_path / "a model"
 
 

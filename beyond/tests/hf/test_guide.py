@@ -19,8 +19,7 @@ FILES = ["grpo_math.yaml", "distributed.yaml"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("guide")
-    tiny.model().save_pretrained(made / "model")
-    tiny.tokenizer().save_pretrained(made / "model")
+    tiny.save(made / "model")
     tiny.write_jsonl(made / "rows.jsonl", tiny.rows(4))
     return made
 

@@ -10,7 +10,7 @@ pytest.importorskip("transformers", reason="pip install -r beyond/requirements.t
 from beyond import GRPOTrainer, tiny, train_hf
 from beyond.hf.metrics import joined, loss_metrics
 from beyond.saving import checkpoints
-from beyond.tests.hf.test_trainer import KillAt, Killed, digits, lines, trainer, weights
+from beyond.tests.short_runs import KillAt, Killed, digits, lines, trainer, weights
 
 
 class Press:

@@ -45,8 +45,7 @@ def answers(asked):
 def files(tmp_path_factory):
     """Return a folder with a model's config, data, a reward and a file that is no folder."""
     made = tmp_path_factory.mktemp("files")
-    tiny.model().save_pretrained(made / "model")
-    tiny.tokenizer().save_pretrained(made / "model")
+    tiny.save(made / "model")
     tiny.write_jsonl(made / "train.jsonl", tiny.rows(4))
     tiny.write_jsonl(made / "bare.jsonl", [{"prompt": "1="}, {"prompt": "2="}])
     (made / "run" / "final").mkdir(parents=True)

@@ -29,6 +29,7 @@ from beyond.hf.batches import cut, part_of
 from beyond.hf.whole_step import LabStep
 from beyond.parallel import ranks
 from beyond.parallel.ranks import World, full, gather
+from beyond.tests.short_runs import digits
 from beyond.tests.tinylm_hf import TinyLMForCausalLM, tokenizer_of_tinylm
 
 ALONE, LIMIT = World(), 240
@@ -50,11 +51,6 @@ CASES = {
 }
 
 FEW = ["lab", "accumulation", "one token"]  # on 4 processes, unless LAB15_SLOW is set
-
-
-def digits(response, answer):
-    """Return the share of digits in a response."""
-    return sum(c in "0123456789" for c in response) / max(1, len(response))
 
 
 def trainer(world, folder="", llama=True, **changes):

@@ -45,8 +45,7 @@ slow = pytest.mark.skipif(not os.environ.get("LAB15_SLOW"), reason="slow: LAB15_
 def folder(tmp_path_factory):
     """Return a folder with a model, rows and a reward."""
     top = tmp_path_factory.mktemp("real")
-    tiny.model().save_pretrained(top / "model")
-    tiny.tokenizer().save_pretrained(top / "model")
+    tiny.save(top / "model")
     tiny.write_jsonl(top / "rows.jsonl", tiny.rows(7))
     (top / "mine.py").write_text(MINE, encoding="utf-8")
     return top

@@ -354,8 +354,7 @@ def test_a_trainer_that_hangs_is_replaced_after_the_timeout(tmp_path):
 
 def hf_folder(path):
     """Write a tiny HuggingFace model; return its folder."""
-    tiny.model().save_pretrained(path)
-    tiny.tokenizer().save_pretrained(path)
+    tiny.save(path)
     return str(path)
 
 
