@@ -68,6 +68,12 @@ def readable(value, limit=200):
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+def counted(n, noun):
+    """Return a number with its noun: "1 run", "20 runs", "0.5 points"."""
+    number = f"{n:g}" if isinstance(n, float) else str(n)
+    return f"{number} {noun}{'s' * (n != 1)}"
+
+
 def say(text, stream=None):
     """Print a text, above the progress bar if there is one; a closed pipe is no error."""
     stream = stream or sys.stdout
@@ -332,7 +338,7 @@ def wrong_out(out, B):
     if not isinstance(out, dict) or without(out, ("ids", "prompt_len", "mask")):
         return f"as {kind_of(out)}, not as the dict that sample returns"
     if len(out["ids"]) != B:
-        return f"with {len(out['ids'])} rows, not P*G = {B}"
+        return f"with {counted(len(out['ids']), 'row')}, not P*G = {B}"
     if out["ids"].shape[1] != out["prompt_len"] + out["mask"].shape[1]:
         return "that is not sample's: its ids are not prompt_len + T wide"
     if out["ids"].is_inference() and not torch.is_inference_mode_enabled():
@@ -420,7 +426,7 @@ def misused_rewards(rewards, G):
     """Return why rewards cannot be cut into groups of G, or None."""
     if rewards.dim() != 1:
         return f"rewards as a tensor of shape {tuple(rewards.shape)}, not (P*G,)"
-    return f"G = {G} for {len(rewards)} rewards" if G < 1 or len(rewards) % G else None
+    return f"G = {G} for {counted(len(rewards), 'reward')}" if G < 1 or len(rewards) % G else None
 
 
 class Call(NamedTuple):
@@ -1119,7 +1125,7 @@ class Run:
         done, measured = len(self.hist["loss"]), self.hist["eval_iter"]
         if stopped:
             kept = "the results so far are kept" if measured else "nothing was measured yet"
-            say(f"Stopped by Ctrl-C after {done} iterations; {kept}.")
+            say(f"Stopped by Ctrl-C after {counted(done, 'iteration')}; {kept}.")
         if self.folder is None:
             return False
         self.folder.stopped = stopped

@@ -41,7 +41,7 @@ from beyond.services.config import (
 )
 from beyond.settings import Parser, default_path, dry_run
 from beyond.student.named import REWARDS
-from lab15_run import piped
+from lab15_run import counted, piped
 
 MISSING = ("beyond.services_run needs Monarch, which there is for Linux and macOS: "
            "pip install -r beyond/requirements-monarch.txt")
@@ -233,7 +233,8 @@ def run_in(folder: RunFolder, flags: argparse.Namespace, cfg: ServicesConfig) ->
         code, whole = 0, True
     except KeyboardInterrupt:
         code = 0
-        print(f"Stopped by Ctrl-C after {services.version} updates; what was measured is kept."
+        print(f"Stopped by Ctrl-C after {counted(services.version, 'update')}; what was "
+              "measured is kept."
               if services.version else "Stopped by Ctrl-C before the first update.")
         if services.version:
             services.write_files()
@@ -265,9 +266,9 @@ def summary(services, whole: bool, seconds: float) -> str:
     accuracy = f"{curve[0]:.3f} -> {curve[-1]:.3f}"
     staleness = sum(found["staleness"]) / max(1, len(found["staleness"]))
     return (f"{what} {accuracy}; mean staleness {staleness:.2f}, "
-            f"{services.buffer.dropped} groups dropped, {per_sync:.1f} ms a weight sync\n"
-            f"{services.out}: {services.version} updates in {spoken(seconds)}; run.yaml, "
-            f"{', '.join(services.files(whole))}")
+            f"{counted(services.buffer.dropped, 'group')} dropped, {per_sync:.1f} ms a weight "
+            f"sync\n{services.out}: {counted(services.version, 'update')} in {spoken(seconds)}; "
+            f"run.yaml, {', '.join(services.files(whole))}")
 
 
 if __name__ == "__main__":

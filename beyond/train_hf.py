@@ -29,7 +29,7 @@ from beyond.saving.folder import RunFolder, continues
 from beyond.settings import Parser, default_path, dry_run
 from beyond.student.named import REWARDS, load_data, load_reward
 from beyond.tasks import data
-from lab15_run import piped
+from lab15_run import counted, piped
 
 if TYPE_CHECKING:  # torch is imported once everything else is checked
     from beyond.hf.trainer import GRPOTrainer
@@ -350,7 +350,7 @@ def train(flags: argparse.Namespace, world: "World") -> int:
         if world.main:
             print(error)
             if trainer is not None and trainer.done and trainer.folder:
-                print(f"{trainer.done} steps were made; what they left is in "
+                print(f"stopped after {counted(trainer.done, 'step')}; what is kept is in "
                       f"{trainer.folder.shown}")
         if training:
             raise

@@ -88,7 +88,7 @@ def main(argv=None):
             dropped = build.gather(source, executed, {n: e[:2] for n, e in added.items()},
                                    flags.students)
             for name, lines in dropped.items():
-                print(f"{name}: {lines} lines of progress and warnings are not shown")
+                print(f"{name}: lines of progress and warnings not shown: {lines}")
             if code := sphinx(source, made):
                 return code
             for name, (_, _, data) in added.items():

@@ -160,7 +160,7 @@ def test_a_cut_answer_is_not_taught_to_end_there(tmp_path, capsys):
             {"prompt": "3=", "answer": ""}, {"prompt": "4="}]
     made.train(rows)  # answers under another name than reference are found
     said = capsys.readouterr().out
-    assert "2 of 4 rows have no answer" in said and "2 rows, 1 optimizer steps" in said
+    assert "2 of 4 rows have no answer" in said and "2 rows, 1 optimizer step" in said
     assert "1 of 2 answers have more than 5 tokens and are cut there" in said
     out = sft.demonstrations(made.policy, data.usable(rows[:2], made.policy))
     assert [r[-1] == 2 for r in backend.response_ids(out)] == [False, True]
@@ -386,4 +386,4 @@ def test_sft_runs_in_the_c_locale_and_in_paths_with_blanks(folder, tmp_path):
          "--output-dir", str(out)], cwd=TOP, capture_output=True,
         env=env | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, check=False)
     assert done.returncode == 0, done.stderr[-500:]
-    assert b"2 rows, 1 optimizer steps" in done.stdout and (out / "final").is_dir()
+    assert b"2 rows, 1 optimizer step" in done.stdout and (out / "final").is_dir()

@@ -90,7 +90,7 @@ def test_its_flags_are_taken_or_answered_in_one_line(folder, capsys):
         assert "\n" not in str(error.value)
     flags = train_hf.arguments([*model, "--generator.procs", "4"])
     train_hf.settings_of(flags)
-    assert "command line: 1 settings have no counterpart here; --dry-run lists them" in \
+    assert "command line: 1 setting has no counterpart here; --dry-run lists them" in \
         flags.notices
 
 

@@ -84,7 +84,7 @@ def test_a_resume_says_which_settings_are_others_and_when_nothing_is_left(tmp_pa
     assert "resumed at step 12, with other settings: " in said
     assert "learning_rate 0.003 -> 0.0001" in said and "num_train_epochs 2 -> 3" in said
     trainer(tmp_path, num_train_epochs=1).train(tiny.rows(9), resume=True)
-    assert "all 6 steps are made" in capsys.readouterr().out
+    assert "all steps are made (6)" in capsys.readouterr().out
 
 
 def test_a_checkpoint_of_other_weights_is_refused_in_one_line(tmp_path):

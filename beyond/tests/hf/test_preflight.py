@@ -204,7 +204,7 @@ def test_one_process_of_torchrun_is_not_several(monkeypatch):
 @pytest.mark.parametrize("flag, text, said", [
     ("--reward", "def f(prompts, responses, level):\n    return level\n", "needs 'level'"),
     ("--reward", "def f(response, answer):\n    return answer / 2\n", "raised TypeError"),
-    ("--reward", "def f(prompts, responses):\n    return [1.0]\n", "gave 1 scores for 2"),
+    ("--reward", "def f(prompts, responses):\n    return [1.0]\n", "gave 1 score for 2"),
     ("--reward", "def f(prompts, responses):\n    return None\n", "gave None, not a list"),
     ("--reward", "def g(response, answer):\n    return 1.0\n", "has no function 'f'"),
     ("--reward", "def f(:\n", "line 1: SyntaxError"),
