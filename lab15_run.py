@@ -19,6 +19,7 @@ globals(), or vars() of the loaded module.
 import argparse
 import contextlib
 import difflib
+import errno
 import functools
 import io
 import json
@@ -67,6 +68,12 @@ def readable(value, limit=200):
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+def counted(n, noun):
+    """Return a number with its noun: "1 run", "20 runs", "0.5 points"."""
+    number = f"{n:g}" if isinstance(n, float) else str(n)
+    return f"{number} {noun}{'s' * (n != 1)}"
+
+
 def say(text, stream=None):
     """Print a text, above the progress bar if there is one; a closed pipe is no error."""
     stream = stream or sys.stdout
@@ -78,8 +85,47 @@ def say(text, stream=None):
         else:
             print(text, file=stream)
         stream.flush()
-    except BrokenPipeError:  # `| head` has read enough; training continues
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except OSError as error:  # training continues
+        _into_nothing(stream, error)
+
+
+def _into_nothing(stream, error):
+    """Drop what follows on a stream whose reader has left; raise any other error of writing."""
+    windows = os.name == "nt" and error.errno == errno.EINVAL
+    if not (isinstance(error, BrokenPipeError) or windows):
+        raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Pipe(io.FileIO):
+    """A standard stream whose reader may leave early."""
+
+    def write(self, data):
+        """Write, or drop the data if the reader has left."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            _into_nothing(self, error)
+            return len(data)
+
+
+def piped(main):
+    """Return what the main() of a command returns; a reader that leaves early is no error.
+
+    `| head` closes the pipe when it has read enough. The command then does the rest of its work
+    unheard, and its exit code is the one of its work.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # not a file, or closed
+            if stream.isatty():
+                continue
+            raw = _Pipe(stream.fileno(), "w", closefd=False)
+            buffered = isinstance(stream.buffer, io.BufferedWriter)  # not with python -u
+            setattr(sys, name, io.TextIOWrapper(
+                io.BufferedWriter(raw) if buffered else raw, stream.encoding, stream.errors,
+                line_buffering=stream.line_buffering, write_through=stream.write_through))
+    return main()
 
 
 # ============================================================== settings
@@ -292,7 +338,7 @@ def wrong_out(out, B):
     if not isinstance(out, dict) or without(out, ("ids", "prompt_len", "mask")):
         return f"as {kind_of(out)}, not as the dict that sample returns"
     if len(out["ids"]) != B:
-        return f"with {len(out['ids'])} rows, not P*G = {B}"
+        return f"with {counted(len(out['ids']), 'row')}, not P*G = {B}"
     if out["ids"].shape[1] != out["prompt_len"] + out["mask"].shape[1]:
         return "that is not sample's: its ids are not prompt_len + T wide"
     if out["ids"].is_inference() and not torch.is_inference_mode_enabled():
@@ -380,7 +426,7 @@ def misused_rewards(rewards, G):
     """Return why rewards cannot be cut into groups of G, or None."""
     if rewards.dim() != 1:
         return f"rewards as a tensor of shape {tuple(rewards.shape)}, not (P*G,)"
-    return f"G = {G} for {len(rewards)} rewards" if G < 1 or len(rewards) % G else None
+    return f"G = {G} for {counted(len(rewards), 'reward')}" if G < 1 or len(rewards) % G else None
 
 
 class Call(NamedTuple):
@@ -1079,7 +1125,7 @@ class Run:
         done, measured = len(self.hist["loss"]), self.hist["eval_iter"]
         if stopped:
             kept = "the results so far are kept" if measured else "nothing was measured yet"
-            say(f"Stopped by Ctrl-C after {done} iterations; {kept}.")
+            say(f"Stopped by Ctrl-C after {counted(done, 'iteration')}; {kept}.")
         if self.folder is None:
             return False
         self.folder.stopped = stopped

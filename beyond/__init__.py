@@ -12,7 +12,7 @@ GRPOConfig here belongs to GRPOTrainer; the lab's own stays in lab15_grpo.py.
 import importlib
 
 _HOMES = {
-    "GRPOTrainer": "hf.trainer", "GRPOConfig": "hf.config",
+    "GRPOTrainer": "hf.trainer", "GRPOConfig": "config",
     **dict.fromkeys(
         ("BaseReward", "RewardOutput", "ExactMatchReward", "NumericReward", "FormatReward",
          "ThinkTagReward", "LengthPenaltyReward", "CompositeReward",

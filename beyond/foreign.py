@@ -2,12 +2,14 @@
 
     python -m beyond.foreign        print the table as it stands in beyond/README.md
 
-Settings are those of train_hf (beyond/hf/config.py) and of its command. Of a name that stands for
+Settings are those of train_hf (beyond/config.py) and of its command. Of a name that stands for
 the same value, the message gives the flag to type; of one that counts something else, how to
 convert. OTHERS are names of TRL and HF that nothing here answers to.
 """
 
 from dataclasses import dataclass
+
+from lab15_run import piped
 
 TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
 
@@ -239,4 +241,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    print(table())
+    piped(lambda: print(table()))

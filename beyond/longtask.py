@@ -35,6 +35,7 @@ import torch.nn as nn
 from filelock import FileLock
 
 import tinylm
+from lab15_run import piped
 from tinylm import CHARS, END, PAD, TinyLM, decode_responses, encode, sequence_logprobs
 
 __all__ = ["accuracy", "decode_responses", "load_or_train_sft", "make_batch", "reward", "sample",
@@ -299,4 +300,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    piped(main)

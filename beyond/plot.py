@@ -10,6 +10,8 @@ import json
 import sys
 from pathlib import Path
 
+from lab15_run import piped
+
 # TRL's name of a metric, and the lab's for the same thing.
 NAMES = {"reward": "reward", "loss": "loss", "kl": "kl", "entropy": "entropy",
          "clip_ratio/region_mean": "clip_frac", "frac_reward_zero_std": "frac_zero_signal"}
@@ -125,4 +127,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

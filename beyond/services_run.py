@@ -26,8 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beyond import train_hf
+from beyond.config import SUMS, file_flags
 from beyond.hf import preflight
-from beyond.hf.config import SUMS, file_flags
 from beyond.saving import record
 from beyond.saving.folder import RunFolder, spoken
 from beyond.services.config import (
@@ -41,6 +41,7 @@ from beyond.services.config import (
 )
 from beyond.settings import Parser, default_path, dry_run
 from beyond.student.named import REWARDS
+from lab15_run import counted, piped
 
 MISSING = ("beyond.services_run needs Monarch, which there is for Linux and macOS: "
            "pip install -r beyond/requirements-monarch.txt")
@@ -232,7 +233,8 @@ def run_in(folder: RunFolder, flags: argparse.Namespace, cfg: ServicesConfig) ->
         code, whole = 0, True
     except KeyboardInterrupt:
         code = 0
-        print(f"Stopped by Ctrl-C after {services.version} updates; what was measured is kept."
+        print(f"Stopped by Ctrl-C after {counted(services.version, 'update')}; what was "
+              "measured is kept."
               if services.version else "Stopped by Ctrl-C before the first update.")
         if services.version:
             services.write_files()
@@ -264,10 +266,10 @@ def summary(services, whole: bool, seconds: float) -> str:
     accuracy = f"{curve[0]:.3f} -> {curve[-1]:.3f}"
     staleness = sum(found["staleness"]) / max(1, len(found["staleness"]))
     return (f"{what} {accuracy}; mean staleness {staleness:.2f}, "
-            f"{services.buffer.dropped} groups dropped, {per_sync:.1f} ms a weight sync\n"
-            f"{services.out}: {services.version} updates in {spoken(seconds)}; run.yaml, "
-            f"{', '.join(services.files(whole))}")
+            f"{counted(services.buffer.dropped, 'group')} dropped, {per_sync:.1f} ms a weight "
+            f"sync\n{services.out}: {counted(services.version, 'update')} in {spoken(seconds)}; "
+            f"run.yaml, {', '.join(services.files(whole))}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from beyond import foreign, torchforge
-from lab15_run import TOP
+from lab15_run import TOP, counted
 
 # Takes over one setting: (settings so far, dotted name, value, where it stands) -> its own name.
 Put = Callable[[dict[str, Any], str, Any, str], str]
@@ -353,7 +353,8 @@ def from_flags(flags: argparse.Namespace, cls: Callable[..., Any], put: Put,
         if value is not None:
             put(settings, name, value, "command line")
     flags.notices = torchforge.settled(settings, program, model)
-    flags.notices += [f"{where}: {n} settings have no counterpart here; --dry-run lists them"
+    flags.notices += [f"{where}: {counted(n, 'setting')} {'has' if n == 1 else 'have'} no "
+                      "counterpart here; --dry-run lists them"
                       for where, n in lost.items() if n]
     return cls(**settings)
 

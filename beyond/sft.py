@@ -12,12 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from beyond.config import GRPO_ONLY, add_arguments, file_flags, from_flags, put_sft
 from beyond.hf import preflight
-from beyond.hf.config import GRPO_ONLY, add_arguments, file_flags, from_flags, put_sft
 from beyond.saving import record
 from beyond.saving.folder import RunFolder, continues
 from beyond.settings import Parser, dry_run
 from beyond.tasks.data import load_rows
+from lab15_run import piped
 
 OUT = "runs/sft"
 
@@ -106,4 +107,4 @@ def train(flags: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

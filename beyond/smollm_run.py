@@ -25,7 +25,7 @@ from beyond.hf import backend
 from beyond.saving import record
 from beyond.saving.folder import RunFolder
 from beyond.smollm import FOLDER, model_folder
-from lab15_run import TOP, about
+from lab15_run import TOP, about, piped
 from tinylm import write_file
 
 SHOWN = 12
@@ -190,4 +190,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

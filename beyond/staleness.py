@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from lab15_run import TOP
+from lab15_run import TOP, counted, piped
 
 RESULTS = TOP / "beyond" / "bench" / "results" / "staleness.jsonl"
 ITERS, LR, FAST = 300, 3e-4, 1e-3
@@ -218,7 +218,7 @@ def measure(flags: argparse.Namespace, wrong: list[str]) -> None:
                     "fast": FAST, "tis_cap": 2.0}
     left = list(missing(flags.sets, flags.seeds, runs))
     total = ITERS * len(left)
-    with tqdm(total=total, unit="update", ascii=True, desc=f"{len(left)} runs") as bar:
+    with tqdm(total=total, unit="update", ascii=True, desc=counted(len(left), "run")) as bar:
         for name, setting, seed in left:
             bar.set_postfix_str(f"{setting.name}, seed {seed}")
             others = cores_in_use()
@@ -280,4 +280,4 @@ def finish(flags: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

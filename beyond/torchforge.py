@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab15_run import counted
+
 ROLES = ("generator", "policy", "trainer", "ref_model", "reward_actor")
 DEGREES = {"tensor_parallel_degree": "tensor", "data_parallel_shard_degree": "shard",
            "data_parallel_replicate_degree": "replicate", "pipeline_parallel_degree": "pipeline",
@@ -280,7 +282,7 @@ def shown(lines: list[Line], where: str, final: dict[str, Any]) -> str:
         more = "; ".join(filter(None, [x.note, *changed]))
         text.append(f"  {f'{x.key} = {x.value}':<{wide}}  -> {here}{f' ({more})' if more else ''}")
     without = sum(x.none for x in lines)
-    return "\n".join([f"{where}: {len(lines)} settings", *text,
+    return "\n".join([f"{where}: {counted(len(lines), 'setting')}", *text,
                       f"{len(lines) - without} of {len(lines)} settings have a counterpart here, "
                       f"{without} have none"])
 

@@ -6,7 +6,7 @@
     python -m beyond.train_hf --resume --output-dir runs/hf       continue after a kill
     torchrun --nproc-per-node 2 -m beyond.train_hf --parallel fsdp --step ours     2 processes
 
-Settings: beyond/hf/config.py. What it leaves in the output folder: beyond/saving; run.yaml has all
+Settings: beyond/config.py. What it leaves in the output folder: beyond/saving; run.yaml has all
 that the run was made of. An earlier run in the folder is renamed to NAME.earlier-1, never
 overwritten. Several processes: beyond/parallel/ranks.py.
 """
@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+from beyond.config import SUMS, GRPOConfig, add_arguments, file_flags, from_flags
 from beyond.hf import preflight
-from beyond.hf.config import SUMS, GRPOConfig, add_arguments, file_flags, from_flags
 from beyond.saving import record
 from beyond.saving.folder import RunFolder, continues
-from beyond.settings import Parser, dry_run
+from beyond.settings import Parser, default_path, dry_run
 from beyond.student.named import REWARDS, load_data, load_reward
 from beyond.tasks import data
+from lab15_run import counted, piped
 
 if TYPE_CHECKING:  # torch is imported once everything else is checked
     from beyond.hf.trainer import GRPOTrainer
@@ -178,9 +179,9 @@ def materials(flags: argparse.Namespace, cfg: GRPOConfig) -> tuple:
     from beyond.hf import backend
     from beyond.hf.policy import load_policy
     from beyond.smollm import model_folder
-    from beyond.student.plugins import default_lab, load_student
+    from beyond.student.plugins import load_student
 
-    lab = load_student(flags.lab, backend) if flags.lab else default_lab()
+    lab = load_student(flags.lab or default_path(), backend)
     rows, held = rows_of(flags, cfg)
     report_gaps(rows, flags.data)
     reward = load_reward(flags.reward)
@@ -201,7 +202,7 @@ def try_own(flags: argparse.Namespace, cfg: GRPOConfig) -> None:
     from beyond.student import plugins
     from beyond.tasks.reward_calls import try_reward
 
-    lab = plugins.load_student(flags.lab, backend) if flags.lab else plugins.default_lab()
+    lab = plugins.load_student(flags.lab or default_path(), backend)
     if flags.lab:
         for line in plugins.differences(lab, cfg):
             print(line)
@@ -257,7 +258,6 @@ def about(flags: argparse.Namespace) -> dict[str, Any]:
         file, mark, name = text.rpartition(":")
         return f"{Path(file).absolute()}:{name}" if mark and Path(file).is_file() else text
 
-    from beyond.settings import default_path
     from beyond.smollm import FOLDER
 
     names = ("lab", "model", "data", "eval_data", "max_samples", "reward", "threads")
@@ -350,7 +350,7 @@ def train(flags: argparse.Namespace, world: "World") -> int:
         if world.main:
             print(error)
             if trainer is not None and trainer.done and trainer.folder:
-                print(f"{trainer.done} steps were made; what they left is in "
+                print(f"stopped after {counted(trainer.done, 'step')}; what is kept is in "
                       f"{trainer.folder.shown}")
         if training:
             raise
@@ -375,4 +375,4 @@ def summarize(trainer: "GRPOTrainer", before: float | None, history: list[dict])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -9,6 +9,8 @@ import argparse
 import importlib
 import sys
 
+from lab15_run import piped
+
 NAMES = ("bundle", "course", "gradescope", "notebooks", "quiz", "slides")
 
 
@@ -38,4 +40,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

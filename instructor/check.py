@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from lab15_run import piped
 from tests.labfile import TASKS
 
 from .variants import runner
@@ -270,7 +271,7 @@ def main(args: Sequence[str] | None = None) -> int:
     lines = map(messages, verdicts) if flags.only else summary(verdicts)
     for line in "\n".join(lines).splitlines():
         print(line.encode("ascii", "backslashreplace").decode())
-    print(f"{seconds:.0f} s, {flags.jobs} processes at a time")
+    print(f"{seconds:.0f} s, {flags.jobs} process{'es' * (flags.jobs != 1)} at a time")
     if flags.json:
         text = json.dumps(as_json(verdicts, seconds, flags.jobs), indent=1)
         flags.json.write_text(text + "\n", encoding="utf-8")
@@ -278,4 +279,4 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

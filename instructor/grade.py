@@ -26,6 +26,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch
 
 import torch
 
+from lab15_run import counted, piped
 from tests.labfile import ascii_line
 
 from .box import syscalls
@@ -310,9 +311,9 @@ def conclude(flags, run, before):
         lines += classlist.changes(student, before, results.read(student))
     lines += results.problems()
     if strays := results.strays():
-        lines.append(f"{len(strays)} folders in {flags.out} belong to no student of this class; "
-                     "they are neither in scores.csv nor counted in the report; delete them "
-                     f"if you like: {classlist.some(strays)}")
+        lines.append(f"{counted(len(strays), 'folder')} in {flags.out} of no student of this "
+                     "class, neither in scores.csv nor counted in the report; delete them if you "
+                     f"like: {classlist.some(strays)}")
     if flags.system:
         rows = [uploads.Row(row, run.group.numbers.get(row["student"]))
                 for row in results.as_rows()]
@@ -371,4 +372,4 @@ def main(args=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

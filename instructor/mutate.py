@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lab15_run import piped
 from tests.labfile import ROOT, TASKS
 
 from .variants import runner
@@ -145,10 +146,11 @@ def main(args: Sequence[str] | None = None) -> int:
     lines = report(outcomes, tasks, reasons)
     for line in lines:
         print(line.encode("ascii", "backslashreplace").decode())
-    print(f"{time.monotonic() - start:.0f} s, {flags.jobs} processes at a time")
+    print(f"{time.monotonic() - start:.0f} s, {flags.jobs} process{'es' * (flags.jobs != 1)} at "
+          "a time")
     stale = any(line.startswith("not needed") for line in lines)
     return 1 if stale or any(o.word == "SURVIVED" for o in outcomes) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -17,6 +17,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy and torch
 
+from lab15_run import counted, piped
 from tests.labfile import ascii_line
 from tinylm import write_file
 
@@ -95,12 +96,12 @@ def run(flags: argparse.Namespace) -> int:
     save(flags.out, page(context | {"names": flags.names}))
     if flags.scores:
         save(flags.scores, merged(found.records))
-        print(ascii_line(f"{len(found.records)} students: {flags.scores}", 300))
+        print(ascii_line(f"{counted(len(found.records), 'student')}: {flags.scores}", 300))
     first = context.get("lesson")
     if first:
         print(ascii_line(f"teach section {first['section']} again: {first['count']} of "
                          f"{context['files']} in Task {first['task']}: {first['text']}", 200))
-    print(ascii_line(f"{len(found.records)} students: {flags.out}", 300))
+    print(ascii_line(f"{counted(len(found.records), 'student')}: {flags.out}", 300))
     return 1 if found.broken else 0
 
 
@@ -117,4 +118,4 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
+from lab15_run import counted, piped
 from tests.messages.explain import MISTAKES
 
 from .grading import judging
@@ -65,9 +66,9 @@ def main() -> int:
     table = made(catalog.chaffs())
     lines = [f"{json.dumps(key)}: {json.dumps(sets)}" for key, sets in table.items()]
     write(FILE, "{\n" + ",\n".join(lines) + "\n}\n")
-    print(f"{len(table)} mistakes: {FILE}")
+    print(f"{counted(len(table), 'mistake')}: {FILE}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

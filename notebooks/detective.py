@@ -12,7 +12,7 @@ import argparse
 import hashlib
 import sys
 
-from notebooks.experiments import RUNS, SEEDS, measure_one
+from lab15_run import piped
 
 # Letter -> (line of solutions/lab15_grpo.py as it is, the line in its place).
 BUGS = {
@@ -62,20 +62,17 @@ def digest(number, letter):
     return hashlib.sha256(f"{SALT} {number}={letter}".encode()).hexdigest()[:16]
 
 
-def path_of(number):
-    """Return the file with the runs of a number; it does not name the bug."""
-    return RUNS / f"detective_{number}.json"
+def name_of(number):
+    """Return what the results of a run are called; it does not name the bug."""
+    return f"detective_{number}"
 
 
-def measure(seeds=SEEDS, force=False, bar=None):
-    """Train with each bug, the seeds that are missing; return False after Ctrl-C."""
+def runs():
+    """Yield (the settings by which a run's results are known again, its bug) of all six."""
     for letter, pair in BUGS.items():
         number = next(n for n in NUMBERS if digest(n, letter) in PAIRS)
         check = hashlib.sha256(f"{SALT} {number} {pair}".encode()).hexdigest()[:16]
-        same = {"name": f"detective_{number}", "changes": {}, "check": check}
-        if not measure_one(path_of(number), same, [pair], seeds, force, bar):
-            return False
-    return True
+        yield {"name": name_of(number), "changes": {}, "check": check}, pair
 
 
 def listing():
@@ -156,4 +153,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

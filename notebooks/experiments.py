@@ -20,12 +20,14 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import lab15_run
-from notebooks.figures.style import TOP, about, mean, read_json, short, write_json
+from lab15_run import TOP, about, mean, piped, read_json, short, write_json
+from notebooks import detective
 from tests.labfile import load_lab
 
 RUNS = TOP / "notebooks" / "figures" / "runs"
 SOLUTION = TOP / "solutions" / "lab15_grpo.py"
 SEEDS = (0, 1, 2, 3, 4)
+WINDOW = 10  # iterations that one point of a per-iteration curve is the mean of
 PROBE_EVERY = 50  # iterations between two looks at the probability of every right answer
 SIZES = (1, 2, 4, 8, 16)  # k of pass@k, and G of the expected share of zero-signal groups
 
@@ -313,11 +315,16 @@ def measure(names=None, seeds=None, force=False, folder=RUNS, **changes):
 
 def measure_detective(force=False):
     """Measure the runs of notebooks/detective.py; return False after Ctrl-C."""
-    from notebooks import detective
-
     with progress(len(SEEDS) * len(detective.BUGS)) as bar:
         bar.set_description("detective")
-        return detective.measure(force=force, bar=bar)
+        return all(measure_one(RUNS / f"{same['name']}.json", same, [pair], SEEDS, force, bar)
+                   for same, pair in detective.runs())
+
+
+def measure_named(names, force):
+    """Measure rows of TABLE, and "detective"; return False after Ctrl-C."""
+    done = measure([name for name in names if name in TABLE], force=force)
+    return measure_detective(force) if done and "detective" in names else done
 
 
 def listing():
@@ -331,35 +338,45 @@ def listing():
     return "\n".join(lines)
 
 
-def main(argv=None):
-    """Measure, or list what was measured."""
-    parser = argparse.ArgumentParser(prog="python -m notebooks.experiments", description=__doc__,
+def command(name, text, known, listing, measure, end, argv=None):
+    """Run the command of a table of training runs: measure or list; return the exit code.
+
+    Args:
+        name: of the module in notebooks.
+        text: its docstring, for --help.
+        known: the names in the table.
+        listing: returns the table as text.
+        measure: called with (names, force); returns False after Ctrl-C.
+        end: what is printed when everything is measured.
+        argv: the words of the command line; None: those of this process.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m notebooks.{name}", description=text,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of the table; all if none")
     parser.add_argument("--force", action="store_true", help="measure again what is there")
     parser.add_argument("--list", action="store_true", help="print the table and stop")
     flags = parser.parse_args(argv)
-    known = [*TABLE, "detective"]
     if unknown := [name for name in flags.names if name not in known]:
         parser.error(f"unknown: {', '.join(unknown)}. There are: {', '.join(known)}")
     if flags.list:
         print(listing())
         return 0
-    names = flags.names or known
     try:
-        done = measure([n for n in names if n in TABLE], force=flags.force)
-        if done and "detective" in names:
-            done = measure_detective(flags.force)
+        done = measure(flags.names or known, flags.force)
     except KeyboardInterrupt:  # between two runs
         done = False
     except OSError as error:
         sys.exit(str(error))
-    if not done:
-        print("Stopped; the runs that were finished are kept. The same command goes on.")
-        return 0
-    print(f"Measured, in {RUNS}. Now: python -m notebooks.figures --chapter")
+    print(end if done else
+          "Stopped; the runs that were finished are kept. The same command continues.")
     return 0
 
 
+def main(argv=None):
+    """Measure, or list what was measured."""
+    return command("experiments", __doc__, [*TABLE, "detective"], listing, measure_named,
+                   f"Measured, in {RUNS}. Now: python -m notebooks.figures --chapter", argv)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -225,7 +225,7 @@ def seven(sets):
             ends[key] = band(axes, runs, first, color, style, label)
             axes.set_title(title, fontsize=10)
         said = ", ".join(f"{k} {v:.3f}" for k, v in ends.items() if v is not None)
-        words.append(f"{label} ({len(runs)} run{'s' * (len(runs) > 1)}) ends at {said}")
+        words.append(f"{label} ({lab15_run.counted(len(runs), 'run')}) ends at {said}")
     for axes in panels[-2:]:
         axes.set_xlabel("iteration")
     panels[0].set_ylim(0, 1.02)

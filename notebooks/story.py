@@ -12,8 +12,8 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from notebooks.experiments import TOP, edited_lab
-from notebooks.figures.style import about, read_json, short, write_json
+from lab15_run import TOP, about, piped, read_json, short, write_json
+from notebooks.experiments import edited_lab
 
 PATH = TOP / "notebooks" / "story.json"
 PROMPT, ANSWER, SEED, G = "37+48=", "85", 0, 8
@@ -109,4 +109,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(piped(main))

@@ -9,15 +9,14 @@ means over 10 iterations. Stop with Ctrl-C at any time; the next call continues.
 the seeds that all trials have.
 """
 
-import argparse
 import os
 import sys
 from dataclasses import dataclass, field
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from notebooks.experiments import TOP, progress, train
-from notebooks.figures.style import WINDOW, about, mean, read_json, short, write_json
+from lab15_run import TOP, about, mean, piped, read_json, short, write_json
+from notebooks.experiments import WINDOW, command, progress, train
 
 PATH = TOP / "notebooks" / "trials.json"
 SEEDS = (0, 1, 2)
@@ -102,9 +101,9 @@ def runs_of(row, found):
     return {run["seed"]: run for run in record["runs"]}
 
 
-def measure(names=None, force=False):
-    """Measure the trials of these names (all if None); return False after Ctrl-C."""
-    rows = [TABLE[name] for name in names or TABLE]
+def measure(names, force=False):
+    """Measure the trials of these names; return False after Ctrl-C."""
+    rows = [TABLE[name] for name in names]
     total = sum(row.changes.get("iters", 300) for row in rows) * len(SEEDS)
     with progress(1, total) as bar:
         for seed in SEEDS:  # the first seed of all before the second of any
@@ -169,27 +168,8 @@ def listing():
 
 def main(argv=None):
     """Measure, or list what was measured."""
-    parser = argparse.ArgumentParser(prog="python -m notebooks.trials", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of the table; all if none")
-    parser.add_argument("--force", action="store_true", help="measure again what is there")
-    parser.add_argument("--list", action="store_true", help="print the table and stop")
-    flags = parser.parse_args(argv)
-    if unknown := [name for name in flags.names if name not in TABLE]:
-        parser.error(f"unknown: {', '.join(unknown)}. There are: {', '.join(TABLE)}")
-    if flags.list:
-        print(listing())
-        return 0
-    try:
-        done = measure(flags.names or None, flags.force)
-    except KeyboardInterrupt:  # between two runs
-        done = False
-    except OSError as error:
-        sys.exit(str(error))
-    print(f"Measured, in {PATH}." if done else
-          "Stopped; the runs that were finished are kept. The same command continues.")
-    return 0
+    return command("trials", __doc__, list(TABLE), listing, measure, f"Measured, in {PATH}.", argv)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lab15_run import piped
 from tests.labfile import DEFAULT_LAB, TASKS, ascii_line, cut, read_source
 
 STUBS = Path(__file__).with_name("stubs.txt")  # the five tasks, as the lab file came
@@ -125,4 +126,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

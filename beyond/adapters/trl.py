@@ -34,9 +34,11 @@ from typing import Any
 
 import torch
 
-from beyond.hf.config import GRPOConfig
+from beyond.config import GRPOConfig
+from beyond.hf import backend
 from beyond.losses import names
-from beyond.student.plugins import advantage_of, as_loss, default_lab, loss_of
+from beyond.settings import default_path
+from beyond.student.plugins import advantage_of, as_loss, load_student, loss_of
 
 try:
     from trl import GRPOConfig as TRLConfig
@@ -82,7 +84,7 @@ class TRLTrainer(Base):
             args, kwargs = with_config(args, kwargs, functools.partial(by_name, loss=loss))
         adv = adv or "trl"
         super().__init__(*args, **kwargs)
-        lab = lab or default_lab()
+        lab = lab or load_student(default_path(), backend)
         if not isinstance(loss, str):
             lab = types.SimpleNamespace(
                 grpo_loss=as_loss(loss, getattr(loss, "__name__", "loss")),

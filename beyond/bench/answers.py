@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # python beyond/be
 
 from beyond.tasks import math_helper
 from beyond.tasks.rewards import NumericReward
-from lab15_run import commit, machine
+from lab15_run import commit, machine, piped
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "answers.json"
@@ -88,4 +88,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    piped(main)

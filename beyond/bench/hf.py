@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from lab15_run import piped
+
 TOP = Path(__file__).resolve().parents[2]
 RATE, BETA = 1e-5, 0.04
 
@@ -243,4 +245,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

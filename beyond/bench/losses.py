@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # python beyond/be
 
 from beyond.bench.common import save, seconds
 from beyond.losses import LOSSES, Loss
-from lab15_run import TOP, about
+from lab15_run import TOP, about, piped
 from tests.labfile import load_lab
 
 RESULTS = Path(__file__).resolve().parent / "results" / "losses.json"
@@ -148,4 +148,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    piped(main)

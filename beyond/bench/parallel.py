@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from beyond.bench.common import save, side
-from lab15_run import about
+from lab15_run import about, piped
 
 SIDES = ((1, "ddp"), (2, "ddp"), (2, "fsdp"))
 
@@ -26,7 +26,7 @@ def make_model(flags):
     """Return (model, tokenizer): of a folder, or a random Llama."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from beyond.tests import tiny
+    from beyond import tiny
 
     if not flags.model:
         return tiny.model(size=flags.width), tiny.tokenizer()
@@ -143,4 +143,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

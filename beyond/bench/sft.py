@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 import tinylm
 from beyond.bench.common import save
-from lab15_run import TOP, about, mean
+from lab15_run import TOP, about, mean, piped
 from tests.labfile import load_lab
 
 RESULTS = Path(__file__).resolve().parent / "results" / "sft.json"
@@ -108,4 +108,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    piped(main)

@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for python beyon
 import tinylm
 from beyond.bench.common import save, seconds
 from beyond.student.plugins import backend_with
-from lab15_run import TOP, about
+from lab15_run import TOP, about, piped
 from tests.labfile import load_lab
 
 RESULTS = Path(__file__).resolve().parent / "results" / "step.json"
@@ -390,4 +390,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    piped(main)

@@ -31,7 +31,7 @@ from beyond.losses import KL_ESTIMATORS, LOSSES
 from beyond.losses.advantages import ADVANTAGES
 from beyond.losses.names import VARIANTS, resolve
 from beyond.settings import default_path
-from lab15_run import TOP, about
+from lab15_run import TOP, about, counted, piped
 
 KEPT = TOP / "beyond" / "bench" / "results"
 FIGURES = TOP / "notebooks" / "figures"
@@ -214,7 +214,8 @@ def main() -> int:
     task = TASKS[flags.task]
     task.model.load_or_train_sft(Path(tinylm.__file__).resolve().with_name(task.sft))  # once
     left = [spec for spec in specs if not finished(spec, flags.out)]
-    print(f"{len(specs)} runs, {len(specs) - len(left)} of them done already; {flags.out}")
+    print(f"{counted(len(specs), 'run')}, {len(specs) - len(left)} of them done already; "
+          f"{flags.out}")
     ended, errors = train_missing(left, flags) if left else (True, [])
     print(*errors, sep="\n", end="\n" if errors else "")
     paths = [spec.folder(flags.out) / f"seed{spec.seed}.jsonl" for spec in specs
@@ -227,15 +228,15 @@ def main() -> int:
         from beyond.compare.figures import save_all  # here: each run's process imports this module
 
         drawn = save_all({flags.task: runs}, folder)
-        print(f"{folder}: table.csv and {len(drawn)} figures")
+        print(f"{folder}: table.csv and {counted(len(drawn), 'figure')}")
     if not ended:
         print(f"Stopped: {len(runs)} of {len(specs)} runs are done. The same command goes on.")
     elif flags.save and not errors:
         keep(flags.task, runs, "python -m beyond.compare " + " ".join(sys.argv[1:]))
         pictures = save_all(kept_runs(), FIGURES, KEPT_FIGURES)
-        print(f"kept: {kept_path(flags.task)} and {len(pictures)} figures")
+        print(f"kept: {kept_path(flags.task)} and {counted(len(pictures), 'figure')}")
     return 1 if errors else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from beyond.compare.stats import BASE, LEVEL, Summaries, column, compared, summaries, values
+from lab15_run import counted
 from tinylm import write_file
 
 BLUE, ORANGE, BLACK = "#0072B2", "#D55E00", "black"
@@ -79,7 +80,7 @@ def _counts(groups: dict[str, list[dict]]) -> str:
     counts = {name: len(found) for name, found in groups.items()}
     most = max(counts.values())
     fewer = [f"{name} {n}" for name, n in counts.items() if n != most]
-    return f"{most} seeds each" + (f" ({', '.join(fewer)})" if fewer else "")
+    return f"{counted(most, 'seed')} each" + (f" ({', '.join(fewer)})" if fewer else "")
 
 
 def curves(runs: list[dict], key: str, label: str) -> Figure:

@@ -16,7 +16,7 @@ from typing import Any
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from beyond.compare.run import Spec, train
-from lab15_run import TOP
+from lab15_run import TOP, counted
 
 PRELOAD = ["torch", "beyond.compare.run"]
 
@@ -126,7 +126,8 @@ def run_all(specs: list[Spec], out: Path, jobs: int) -> tuple[bool, list[str]]:
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     pool = Pool(specs, out, jobs)
     total = sum(spec.iters for spec in specs)
-    with tqdm(total=total, unit="it", ascii=True, desc=f"{len(specs)} runs", smoothing=0) as bar:
+    with tqdm(total=total, unit="it", ascii=True, desc=counted(len(specs), "run"),
+              smoothing=0) as bar:
         try:
             pool.start_some()
             while pool.running:

@@ -18,6 +18,7 @@ from beyond.compare.stats import (
     mean_of,
     values,
 )
+from lab15_run import counted
 
 
 def table(found: Summaries, task: str) -> str:
@@ -37,11 +38,11 @@ def table(found: Summaries, task: str) -> str:
     if n == 0:
         return "\n".join(lines)
     lines += ["", f"difference to {BASE}, seed by seed: mean [95% paired bootstrap] p (sign-flip "
-              f"test, Holm for {n} comparisons a column) * below {LEVEL}"]
+              f"test, Holm for {counted(n, 'comparison')} a column) * below {LEVEL}"]
     if 2.0 ** (1 - seeds) * n >= LEVEL:
-        lines.append(f"with {seeds} seeds and {n} comparisons no p can come below "
-                     f"{min(1, 2.0 ** (1 - seeds) * n):.2g}: too few seeds to call anything "
-                     "significant")
+        lines.append(f"with {counted(seeds, 'seed')} and {counted(n, 'comparison')} no p can "
+                     f"come below {min(1, 2.0 ** (1 - seeds) * n):.2g}: too few seeds to call "
+                     "anything significant")
     for key, heading, digits, wanted in COLUMNS:
         if wanted:
             lines.append(heading)
@@ -55,10 +56,10 @@ def claims_text(by_task: dict[str, Summaries]) -> str:
     found = stats.claims(by_task)
     if not found:
         return ""
-    lines = [f"claims, each a paired comparison; Holm for {len(found)} claims"]
+    lines = [f"claims, each a paired comparison; Holm for {counted(len(found), 'claim')}"]
     for claim, d in found:
         lines.append(f"- {claim.text}\n    {claim.variant} against {claim.base}, {claim.key}: "
-                     f"{d.text()}, {d.n} seeds: {stats.verdict(claim, d)}")
+                     f"{d.text()}, {counted(d.n, 'seed')}: {stats.verdict(claim, d)}")
     return "\n".join(lines)
 
 

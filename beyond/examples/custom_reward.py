@@ -5,8 +5,16 @@
 A random tiny model learns to write digits, in a few seconds.
 """
 
-from beyond import BaseReward, CompositeReward, FormatReward, GRPOConfig, GRPOTrainer, RewardOutput
-from beyond.tests import tiny
+from beyond import (
+    BaseReward,
+    CompositeReward,
+    FormatReward,
+    GRPOConfig,
+    GRPOTrainer,
+    RewardOutput,
+    tiny,
+)
+from lab15_run import piped
 
 
 def digits(response, answer):
@@ -44,4 +52,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    piped(main)

@@ -8,12 +8,13 @@ With SmolLM2-135M it takes minutes. With --tiny it takes seconds, and the reward
 import sys
 
 from beyond import GRPOConfig, GRPOTrainer, NumericReward, load_gsm8k_mock
+from lab15_run import counted, piped
 
 
 def main(args: list[str]) -> None:
     """Train and print what came out."""
     if "--tiny" in args:
-        from beyond.tests import tiny
+        from beyond import tiny
 
         model, tokenizer = tiny.model(), tiny.tokenizer()
     else:
@@ -30,8 +31,8 @@ def main(args: list[str]) -> None:
     )
     trainer = GRPOTrainer(model, tokenizer, NumericReward(), config)
     history = trainer.train(load_gsm8k_mock(20))
-    print(f"{len(history)} steps; mean reward of the last: {history[-1]['reward']:.2f}")
+    print(f"{counted(len(history), 'step')}; mean reward of the last: {history[-1]['reward']:.2f}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    piped(lambda: main(sys.argv[1:]))

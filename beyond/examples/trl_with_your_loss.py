@@ -11,8 +11,10 @@ import sys
 import tempfile
 
 from beyond.hf import backend
+from beyond.settings import default_path
 from beyond.student import plugins
 from beyond.tasks import data
+from lab15_run import piped
 
 
 def digits(completions, **_):
@@ -33,7 +35,7 @@ def model_and_tokenizer(folder: str | None):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     if folder is None:
-        from beyond.tests import tiny
+        from beyond import tiny
 
         folder = tempfile.mkdtemp()
         tiny.model().save_pretrained(folder)
@@ -54,7 +56,7 @@ def main(args: list[str] | None = None) -> None:
     parser.add_argument("--adv", default="trl", help="trl, or lab: your group_advantages")
     parser.add_argument("--steps", type=int, default=60)
     flags = parser.parse_args(args)
-    lab = plugins.load_student(flags.lab, backend) if flags.lab else plugins.default_lab()
+    lab = plugins.load_student(flags.lab or default_path(), backend)
     print(plugins.loss_differs(lab) or "your grpo_loss is that of Task 4")
 
     import torch
@@ -81,6 +83,6 @@ def main(args: list[str] | None = None) -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        piped(main)
     except (ImportError, ValueError, OSError) as error:
         sys.exit(str(error))

@@ -3,7 +3,6 @@
 To be read in this order:
 
     trainer     GRPOTrainer: the loop, from a batch of prompts to the update
-    config      its settings, their flags and their YAML file
     preflight   what can be checked before torch is imported and a model is loaded
     backend     the seven names of tinylm for a HuggingFace model
     policy      a model with its tokenizer, and what sampling and scoring must agree on

@@ -1,5 +1,7 @@
 """The metrics of a step, with TRL's names and meanings; kl is plain k3, ratio_max our own."""
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -137,6 +139,20 @@ def rollout_metrics(facts: list[dict[str, Any]], cfg, reward_fn) -> dict[str, fl
             found[f"rewards/{name}/mean"] = float(values.mean())
             found[f"rewards/{name}/std"] = std(values)
     return found
+
+
+def mean_of(metrics: Iterable[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each metric over the steps that have it; max and min by their names."""
+    columns: dict[str, list[float]] = {}
+    for one in metrics:
+        for name, value in one.items():
+            columns.setdefault(name, []).append(value)
+    picked = {n: max if n.endswith(MAX) else min if n.endswith(MIN) else None for n in columns}
+    result = {}
+    for name, values in columns.items():
+        choose = picked[name]
+        result[name] = choose(values) if choose else math.fsum(values) / len(values)
+    return result
 
 
 class CollapseWatch:

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 import torch.nn as nn
 
+from beyond.config import GRPOConfig
 from beyond.hf import preflight
-from beyond.hf.config import GRPOConfig
 from lab15_run import out_of_memory
 
 MAX_NEW_TOKENS = 16

@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from beyond.hf.config import GRPOConfig
+from beyond.config import GRPOConfig
 from beyond.losses import names
 from beyond.settings import nearest
 from beyond.tasks.reward_limit import in_thread

@@ -7,17 +7,19 @@ from typing import Any
 
 import torch
 
+from beyond.config import GRPO_ONLY, GRPOConfig
 from beyond.hf import backend
 from beyond.hf.batches import next_rows
-from beyond.hf.config import GRPO_ONLY, GRPOConfig
+from beyond.hf.metrics import mean_of
 from beyond.hf.policy import advice_when_memory_is_out
 from beyond.hf.schedule import Schedule
 from beyond.parallel.ranks import World
 from beyond.saving import checkpoints, record
 from beyond.saving.checkpoints import seed_everything
 from beyond.saving.folder import RunFolder, continues
-from beyond.saving.logs import RunLog, mean_of
+from beyond.saving.logs import RunLog
 from beyond.tasks.data import usable
+from lab15_run import counted
 
 
 def spoken_ids(policy: backend.Policy, text: str) -> list[int]:
@@ -111,7 +113,7 @@ class SFTTrainer:
         rows = self.answered(dataset)
         a_pass = -(-len(rows) // cfg.prompts_per_step)
         self.total = cfg.max_steps or a_pass * cfg.num_train_epochs
-        print(f"{len(rows)} rows, {self.total} optimizer steps")
+        print(f"{counted(len(rows), 'row')}, {counted(self.total, 'optimizer step')}")
         self.schedule.total = self.total
         begun = time.perf_counter()
         with contextlib.ExitStack() as stack:
@@ -122,7 +124,7 @@ class SFTTrainer:
             if resume:
                 self.load(rows)
                 if self.done >= self.total:
-                    print(f"all {self.total} steps are made; raise max_steps or num_train_epochs")
+                    print(f"all steps are made ({self.total}); raise max_steps or num_train_epochs")
             self.begin()
             history = self.train_in_folder(rows)
             if folder is None and self.folder.kept:
@@ -165,7 +167,7 @@ class SFTTrainer:
         Args:
             seconds: how long it took.
         """
-        return self.folder.last_line(f"{self.done} steps", seconds)
+        return self.folder.last_line(counted(self.done, "step"), seconds)
 
     def answered(self, dataset) -> list[dict]:
         """Return the usable rows that have a reference; say what is left out, and what is cut."""

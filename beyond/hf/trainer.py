@@ -22,14 +22,15 @@ from typing import Any
 
 import torch
 
+from beyond.config import GRPOConfig
 from beyond.foreign import ARGUMENTS
 from beyond.hf import backend, batches
-from beyond.hf.config import GRPOConfig
 from beyond.hf.metrics import (
     CollapseWatch,
     facts_of,
     joined,
     loss_metrics,
+    mean_of,
     rollout_metrics,
     tokens_of,
 )
@@ -41,10 +42,12 @@ from beyond.losses.weights import entropy_bonus
 from beyond.parallel import ranks, tensor
 from beyond.saving import checkpoints, record
 from beyond.saving.folder import RunFolder, continues
-from beyond.saving.logs import RunLog, mean_of
-from beyond.student.plugins import advantage_of, default_lab, loss_of, with_own
+from beyond.saving.logs import RunLog
+from beyond.settings import default_path
+from beyond.student.plugins import advantage_of, load_student, loss_of, with_own
 from beyond.tasks.data import listed, usable
 from beyond.tasks.rewards import call, combined
+from lab15_run import counted
 
 
 class GRPOTrainer:
@@ -77,7 +80,7 @@ class GRPOTrainer:
         refuse(others, callbacks)
         if config is not None and not isinstance(config, GRPOConfig):
             raise ValueError(f"config must be beyond's GRPOConfig, not {type(config)}")
-        self.lab = lab or default_lab()
+        self.lab = lab or load_student(default_path(), backend)
         given = config or GRPOConfig()
         self.cfg = cfg = with_own(given, self.lab)
         self.by_name = [k for k, v in vars(given).items() if v is None and v != getattr(cfg, k)]
@@ -285,7 +288,7 @@ class GRPOTrainer:
             if resume:
                 self.load(resume, rows)
                 if self.done >= total:
-                    self.say(f"all {total} steps are made; raise max_steps or num_train_epochs")
+                    self.say(f"all steps are made ({total}); raise max_steps or num_train_epochs")
             self.on_main(self.begin)
             self.train_in_folder(rows, total)
             if folder is None and self.world.main and self.folder.kept:
@@ -366,7 +369,7 @@ class GRPOTrainer:
         Args:
             seconds: how long it took.
         """
-        return self.folder.last_line(f"{self.done} steps", seconds)
+        return self.folder.last_line(counted(self.done, "step"), seconds)
 
     def say(self, text: str) -> None:
         """Print, on one rank."""
@@ -623,7 +626,7 @@ def announce(n: int, cfg) -> int:
     """
     batches = -(-n // (cfg.prompts_per_step * cfg.gradient_accumulation_steps))
     steps = cfg.max_steps or batches * cfg.inner_steps * cfg.num_train_epochs
-    print(f"{n} prompts, {steps} optimizer steps")
+    print(f"{counted(n, 'prompt')}, {counted(steps, 'optimizer step')}")
     for name in ("logging_steps", "save_steps", "eval_steps"):
         if getattr(cfg, name) > steps:
             print(f"{name} = {getattr(cfg, name)} is more than the {steps} steps there are: "

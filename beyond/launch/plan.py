@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lab15_run import piped
+
 GB = 1e9
 CHUNK = 1 << 24  # logits that beyond/hf/backend.py holds at a time
 README = Path(__file__).resolve().parent / "README.md"
@@ -136,7 +138,7 @@ class Recipe:
 
 RECIPES = {r.name: r for r in (
     Recipe("fp32", 4, 0, 4, 4, 4, 4),
-    Recipe("autocast", 4, 2, 4, 4, 2, 4),  # bf16 of beyond/hf/config.py: torch.autocast
+    Recipe("autocast", 4, 2, 4, 4, 2, 4),  # bf16 of beyond/config.py: torch.autocast
     Recipe("mixed", 4, 2, 4, 2, 2, 2),  # FSDP casts before it sends; a bfloat16 reference
 )}
 
@@ -724,4 +726,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

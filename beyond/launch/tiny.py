@@ -51,6 +51,7 @@ from beyond.saving import checkpoints
 from beyond.settings import default_path
 from beyond.student.checks import LabError
 from beyond.student.plugins import load_student
+from lab15_run import counted, piped
 from tests.labfile import load_lab
 
 KEEP = 2  # checkpoints
@@ -364,7 +365,8 @@ def main(args: Sequence[str] | None = None) -> int:
         train(run, flags.out if world.main else None)
         if world.main:
             done = len(run.hist["loss"])
-            rest = f" (stopped after {done} iterations; --resume goes on)" * (done < run.cfg.iters)
+            rest = f" (stopped after {counted(done, 'iteration')}; --resume goes on)"
+            rest *= done < run.cfg.iters
             print(f"{flags.out}{rest}: {lab15_run.verdict(run.cfg, run.hist)}")
     except (FloatingPointError, LabError) as error:
         return ended(error, 1)
@@ -374,4 +376,4 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from beyond.losses.advantages import Rewards, mean_std, rows_of
+from lab15_run import counted
 
 
 def overlong_penalty(lengths: Tensor, L_max: int, L_cache: int) -> Tensor:
@@ -56,7 +57,8 @@ def fill_with_informative(draw: Callable[[], tuple], P: int, G: int, max_draws: 
         groups, right = draw()
         keep = informative_groups(right, G).tolist()
         if len(groups) != len(keep):
-            raise ValueError(f"draw returned {len(groups)} groups but rewards of {len(keep)}")
+            raise ValueError(f"draw returned {counted(len(groups), 'group')} but rewards of "
+                             f"{len(keep)}")
         kept += [group for group, wanted in zip(groups, keep) if wanted]
         if len(kept) >= P:
             break

@@ -27,6 +27,8 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 
+from lab15_run import counted
+
 KINDS = ("ddp", "fsdp")
 
 
@@ -244,8 +246,8 @@ def my_part(world: World, n: int) -> slice:
         ValueError: there are fewer prompts than processes.
     """
     if n < world.size:
-        raise ValueError(f"{n} prompts cannot be split over {world.size} processes: give more "
-                         "prompts a step, or start fewer processes")
+        raise ValueError(f"{counted(n, 'prompt')} cannot be split over {world.size} processes: "
+                         "give more prompts a step, or start fewer processes")
     return slice(n * world.rank // world.size, n * (world.rank + 1) // world.size)
 
 

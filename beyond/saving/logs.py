@@ -7,14 +7,12 @@ asked for, tensorboard/ (event files).
 
 import importlib.util
 import json
-import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from beyond.hf.metrics import MAX, MIN
 from beyond.saving.checkpoints import found
 from tinylm import write_file
 
@@ -42,20 +40,6 @@ def put_aside(folder: Path, paths: Iterable[Path], what: str) -> None:
         if path.exists():
             path.rename(aside / path.name)
     print(f"{folder} had {what} in {aside.name} now")
-
-
-def mean_of(metrics: Iterable[Metrics]) -> Metrics:
-    """Return the mean of each metric over the steps that have it; max and min by their names."""
-    columns: dict[str, list[float]] = {}
-    for one in metrics:
-        for name, value in one.items():
-            columns.setdefault(name, []).append(value)
-    picked = {n: max if n.endswith(MAX) else min if n.endswith(MIN) else None for n in columns}
-    result = {}
-    for name, values in columns.items():
-        choose = picked[name]
-        result[name] = choose(values) if choose else math.fsum(values) / len(values)
-    return result
 
 
 class RunLog:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import lab15_run
+from lab15_run import counted
 
 NAME, RUN = "run.yaml", "run"
 PACKAGES = ("torch", "transformers", "tokenizers", "peft", "numpy", "math-verify", "torchmonarch")
@@ -214,8 +215,8 @@ def check_resume(before: Mapping[str, Any], now: Mapping[str, Any],
         return
     hashes, n = of_rows(rows), known["number"]
     if len(hashes) < n:
-        raise ValueError(f"the run was started with {n} rows, and there are {len(hashes)} now. "
-                         f"{advice}")
+        raise ValueError(f"the run was started with {counted(n, 'row')}, and there are "
+                         f"{len(hashes)} now. {advice}")
     if n and hashes[n - 1] != known["sha256"]:
         more = "" if len(hashes) == n else f" (then {n}, now {len(hashes)})"
         raise ValueError(f"the run was started with other rows{more}. {advice}")

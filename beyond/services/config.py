@@ -1,7 +1,7 @@
 """Settings of a run with services: of the algorithm, and how many processes of which kind, where.
 
 Without --model TinyLM is trained, and the algorithm's settings are those of the lab's GRPOConfig.
-With --model they are train_hf's (beyond/hf/config.py), with its names and defaults; the lab's names
+With --model they are train_hf's (beyond/config.py), with its names and defaults; the lab's names
 (iters, lr, G, beta, ...) are understood there, too. In a YAML file, with torchforge's words
 (num_replicas, with_gpus, ref_model) or ours:
 
@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from beyond import settings as common
-from beyond.hf import config as hf_config
-from beyond.hf.config import GRPOConfig
+from beyond.config import ELSEWHERE, SPECS, GRPOConfig
 from beyond.settings import nearest, opt, parsed, switch
 
 ROLES = ("generator", "reference", "reward", "trainer")
@@ -199,16 +198,16 @@ def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
     name = parts[-1]
     if len(parts) > 1 and name in (*(spec.name for spec in fields(Role)), "with_gpus"):
         raise ValueError(f"{where}: unknown setting {path!r}{nearest(parts[0], WORDS)}")
-    if name in hf_config.ELSEWHERE:
+    if name in ELSEWHERE:
         return name if where != "command line" else _elsewhere(name, where)
     if name in NOT_HERE:
         raise ValueError(f"{where}: {name}: here it is {NOT_HERE[name]}")
-    if name in hf_config.SPECS:
-        settings.setdefault("hf", {})[name] = parsed(hf_config.SPECS[name], value)
+    if name in SPECS:
+        settings.setdefault("hf", {})[name] = parsed(SPECS[name], value)
     elif name in specs:
         settings[name] = parsed(specs[name], value)
     else:
-        raise ValueError(common.unknown(where, path, value, [*specs, *hf_config.SPECS, *ALIASES]))
+        raise ValueError(common.unknown(where, path, value, [*specs, *SPECS, *ALIASES]))
     return name
 
 

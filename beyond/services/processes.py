@@ -26,7 +26,7 @@ from torch import Tensor
 from beyond.services.config import Role
 from beyond.services.messages import Group
 from beyond.student.checks import HANGS
-from lab15_run import TOP
+from lab15_run import TOP, counted
 
 START = (
     "import signal, runpy; signal.signal(signal.SIGINT, signal.SIG_IGN); "
@@ -173,7 +173,8 @@ class Replica:
                 self.restarts += 1
                 self.in_a_row += 1
                 if self.in_a_row > self.max_restarts:
-                    raise RuntimeError(f"gave up after {self.max_restarts} restarts; {why}")
+                    raise RuntimeError(f"gave up after {counted(self.max_restarts, 'restart')}; "
+                                       f"{why}")
                 self.tell(f"{why}; starting it again")
                 try:
                     await self.stop()

@@ -22,6 +22,7 @@ import httpx
 from torch import Tensor
 
 from beyond.services.messages import Completion, Group, groups_of
+from lab15_run import counted
 
 KEEP = 2  # folders of weights; older ones are removed
 
@@ -76,7 +77,8 @@ class VLLMGenerator:
         ids = self._part(choice, "token_ids")
         logp = self._part(self._part(choice, "logprobs"), "token_logprobs")
         if len(logp) != len(ids):
-            raise RuntimeError(f"{self.url}: {len(ids)} token ids, but {len(logp)} log-probs")
+            raise RuntimeError(f"{self.url}: {counted(len(ids), 'token id')}, but "
+                               f"{len(logp)} log-probs")
         more = {"finish_reason": choice.get("finish_reason")}
         return Completion(choice["text"], list(ids), [float(x) for x in logp], about | more)
 

@@ -14,19 +14,12 @@ from typing import Any
 import torch
 
 import lab15_run
-from beyond.hf.config import GRPOConfig
+from beyond.config import GRPOConfig
 from beyond.losses import names
 from beyond.losses.names import bound, own_settings
-from beyond.settings import default_path, nearest
+from beyond.settings import nearest
 from beyond.student.checks import LabError, check_all, how_to_test
 from lab15_run import out_of_memory
-
-
-def default_lab():
-    """Return the module of default_path, on hf_backend."""
-    from beyond.hf import backend as hf_backend
-
-    return load_student(default_path(), hf_backend)
 
 
 def load_student(path: str | Path, backend: Any):

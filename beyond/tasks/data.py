@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from beyond.tasks.answers import as_reference, clean_number, extract_answer, is_missing
+from lab15_run import counted
 
 __all__ = [
     "as_row", "as_text", "clean_number", "extract_answer", "format_prompt", "gsm8k_answer",
@@ -230,7 +231,8 @@ def load_rows(path: str | Path, max_samples: int | None = None, make=as_row) -> 
     if broken:
         more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
         warnings.warn(
-            f"{len(broken)} left out, {len(rows)} rows kept: {'; '.join(broken[:3])}{more}",
+            f"{len(broken)} left out, {counted(len(rows), 'row')} kept: "
+            f"{'; '.join(broken[:3])}{more}",
             stacklevel=2,
         )
     return rows[:max_samples]
@@ -365,7 +367,8 @@ def load_reasoning_gym(name: str, n: int = 100, seed: int = 0) -> list[Row]:
     try:
         task = reasoning_gym.create_dataset(name, size=n, seed=seed)
     except Exception as error:
-        raise ValueError(f"reasoning-gym cannot make {n} problems of {name!r}: {error}") from None
+        raise ValueError(f"reasoning-gym cannot make {counted(n, 'problem')} of {name!r}: "
+                         f"{error}") from None
     ask = "End with a line that reads Answer: and then only the answer."
     return [
         {"prompt": f"{entry['question'].strip()}\n\n{ask}\n\nSolution:",

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beyond.tasks.reward_limit import in_thread, in_time
+from lab15_run import counted
 
 Scores = list[float | None]
 
@@ -163,7 +164,7 @@ def call(reward: Callable, prompts, responses, columns: dict[str, list],
         return in_time(lambda: _call(reward, prompts, responses, columns), timeout)
     except TimeoutError:
         raise ValueError(
-            f"reward {name_of(reward)}: no scores for {len(responses)} responses within "
+            f"reward {name_of(reward)}: no scores for {counted(len(responses), 'response')} within "
             f"{timeout:g} s; does it wait for something? A slower one needs a longer "
             "reward_timeout (0: no limit)") from None
 
@@ -207,10 +208,11 @@ def _call(reward: Callable, prompts, responses, columns: dict[str, list]) -> Rew
         if isinstance(scores, RewardOutput):
             scores, metadata = scores.scores, scores.metadata
     if isinstance(scores, (str, dict)) or not hasattr(scores, "__iter__"):
-        raise ValueError(f"reward {name} gave {scores!r:.40}, not a list of {n} scores")
+        raise ValueError(f"reward {name} gave {scores!r:.40}, not a list of {counted(n, 'score')}")
     scores = list(scores)
     if len(scores) != n:
-        raise ValueError(f"reward {name} gave {len(scores)} scores for {n} responses")
+        raise ValueError(f"reward {name} gave {counted(len(scores), 'score')} for "
+                         f"{counted(n, 'response')}")
     checked = [_one(s, name, i, r) for i, (s, r) in enumerate(zip(scores, responses))]
     return RewardOutput(checked, metadata)
 

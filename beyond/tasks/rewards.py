@@ -27,6 +27,7 @@ from beyond.tasks.answers import (
     without_thinking,
 )
 from beyond.tasks.reward_calls import BaseReward, RewardOutput, Scores, call, each, name_of
+from lab15_run import counted
 
 __all__ = [
     "BaseReward", "CompositeReward", "ExactMatchReward", "FormatReward", "LengthPenaltyReward",
@@ -52,7 +53,8 @@ def _references(given, column, n: int, who: str) -> list[str | None]:
     if len(found) == 1:
         found *= n
     if len(found) != n:
-        raise ValueError(f"reward {who}: {len(found)} references for {n} responses")
+        raise ValueError(f"reward {who}: {counted(len(found), 'reference')} for "
+                         f"{counted(n, 'response')}")
     return [as_reference(x) for x in found]
 
 

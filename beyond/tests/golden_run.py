@@ -21,6 +21,7 @@ from beyond.losses.pieces import k1, k2, k3, real_tokens, response_mean, token_m
 from beyond.losses.shaping import informative_groups, overlong_penalty
 from beyond.losses.weights import entropy_bonus, entropy_of_logits, sequence_weights, token_weights
 from beyond.tests.golden_map import Unsupported, loss_for, nonempty, tensor, verl_kl
+from lab15_run import piped
 
 DATA = Path(__file__).resolve().parent / "data" / "goldens"
 FILES = ("derived", "trl", "verl", "torchforge", "titanrl", "openrlhf", "forge_rl")
@@ -354,4 +355,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(piped(main))

@@ -10,14 +10,14 @@ import torch
 
 from beyond.losses import dapo_group, gspo
 from beyond.tests.bonus import conftest as bonus
-from beyond.tests.bonus import mistakes, test_bonus1_dapo, test_bonus2_gspo
+from beyond.tests.bonus import mistakes
 from beyond.tests.bonus.exercises import EXERCISES, KEYS, Checks, Probe
+from beyond.tests.bonus.probes import CHECKS
 from beyond.tests.inputs import case, value_and_gradient
 from tests.messages import explain
 from tests.mistakes.search import outcome
 
 TOP = Path(__file__).resolve().parents[2]
-MODULES = {1: test_bonus1_dapo, 2: test_bonus2_gspo}
 
 
 def pytest_says(*arguments):
@@ -77,10 +77,10 @@ class Wrong:
 
 def entries():
     """Yield (exercise, its checks, mistake, stages) of the mistakes that only stand here."""
-    for n, module in MODULES.items():
+    for n, checks in CHECKS.items():
         for name, stages in EXERCISES[n].table + EXERCISES[n].stats:
             if name.startswith("bonus"):
-                yield pytest.param(module.CHECKS, name, stages, id=name)
+                yield pytest.param(checks, name, stages, id=name)
 
 
 @pytest.mark.parametrize("checks, name, stages", entries())
@@ -102,7 +102,7 @@ def test_a_mistake_fails_and_is_named(checks, name, stages):
 
 @pytest.mark.parametrize("n", EXERCISES)
 def test_every_known_mistake_gives_other_numbers(n):
-    checks = MODULES[n].CHECKS
+    checks = CHECKS[n]
     for name, stages in EXERCISES[n].table + EXERCISES[n].stats:
         pairs = ([outcome(checks.run, s, p, key) for s in ({}, stages)]
                  for p in checks.probes.values() for key in ("loss", *KEYS[2:]))
@@ -121,9 +121,11 @@ def test_every_text_belongs_to_a_mistake_and_is_short():
 
 
 def test_the_message_has_four_parts():
-    wrong = Wrong(test_bonus1_dapo.CHECKS, {"aggregate": mistakes.token_mean})
+    checks = CHECKS[1]
+    wrong = Wrong(checks, {"aggregate": mistakes.token_mean})
     with pytest.raises(pytest.fail.Exception) as failure:
-        test_bonus1_dapo.test_bonus1_loss(wrong)
+        for p in checks.probes.values():
+            checks.check(wrong, p, "loss")
     lines = str(failure.value).splitlines()
     assert len(lines) <= 8 and all(len(line) <= 100 for line in lines)
     starts = [line.split()[0] for line in lines if not line.startswith(" ")]

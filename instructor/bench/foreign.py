@@ -28,6 +28,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch
 
+from lab15_run import piped
 from tests.labfile import TASKS, ascii_line
 
 from ..box import wire
@@ -513,4 +514,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

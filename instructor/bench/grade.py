@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from lab15_run import counted, piped
 from tests.labfile import ROOT
 
 from ..variants.catalog import chaffs, wheats
@@ -95,7 +96,7 @@ def report(runs: list[dict], count: int, torch_seconds: float) -> list[str]:
     for run in runs:
         each = run["processor_sandboxes"] / count
         lines.append(
-            f"-j {run['jobs']}: {count} submissions in {run['seconds']} s, "
+            f"-j {run['jobs']}: {counted(count, 'submission')} in {run['seconds']} s, "
             f"{3600 * count / run['seconds']:.0f} an hour, "
             f"{3600 * count / run['seconds'] / run['jobs']:.0f} an hour and core; "
             f"{each:.2f} s of processor time each, {each / torch_seconds:.2f} x import torch; "
@@ -135,4 +136,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

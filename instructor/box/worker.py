@@ -220,7 +220,7 @@ def load(request):
     state = labfile.task_state(lab, request["task"])
     problems = [labfile.problem_line(lab, p) for p in lab.__problems__[:PROBLEMS]]
     if (more := len(lab.__problems__) - PROBLEMS) > 0:
-        problems.append(f"and {more} more problems")
+        problems.append(f"and {more} more problem{'s' * (more != 1)}")
     forward(lab, [task.name for task in labfile.TASKS.values()])
     texts = [labfile.task_state(lab, number).text for number in labfile.TASKS]
     reply = {"kind": state.kind, "texts": texts, "problems": problems, "slow": slow}

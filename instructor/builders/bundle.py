@@ -21,6 +21,7 @@ import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
 
+from lab15_run import counted
 from tests.labfile import ROOT, ascii_line
 from tinylm import write_file
 
@@ -164,8 +165,8 @@ def check() -> int:
         found = problems(files, graded)
         wrong += len(found)
         kind = "graded bundle" if graded else "bundle"
-        print(f"{kind}: {len(files)} files, {len(leaks.secrets())} secret lines, "
-              f"{len(found)} problems")
+        print(f"{kind}: {counted(len(files), 'file')}, "
+              f"{counted(len(leaks.secrets()), 'secret line')}, {counted(len(found), 'problem')}")
         for line in found:
             print(ascii_line(f"  {line}", 160))
     return 1 if wrong else 0
@@ -187,5 +188,5 @@ def run(flags: argparse.Namespace) -> int:
     name = "lab15-grpo-graded.zip" if flags.graded else "lab15-grpo.zip"
     out = flags.out or ROOT / "bundle" / name
     write_file(out, lambda file: file.write(data))
-    print(ascii_line(f"{len(files)} files, {len(data) / 1e6:.1f} MB: {out}", 300))
+    print(ascii_line(f"{counted(len(files), 'file')}, {len(data) / 1e6:.1f} MB: {out}", 300))
     return 0

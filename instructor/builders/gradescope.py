@@ -12,6 +12,7 @@ import argparse
 import re
 from pathlib import Path
 
+from lab15_run import counted
 from tests.labfile import ROOT, ascii_line
 from tinylm import write_file
 
@@ -81,6 +82,6 @@ def run(flags: argparse.Namespace) -> int:
     files = contents(seed, flags.trust, flags.torch_index)
     data = zipped(files, runnable=AT_ROOT)
     write_file(flags.out, lambda file: file.write(data))
-    print(ascii_line(f"{len(files)} files, {len(data) / 1e6:.1f} MB: {flags.out}", 300))
+    print(ascii_line(f"{counted(len(files), 'file')}, {len(data) / 1e6:.1f} MB: {flags.out}", 300))
     print("It holds the hidden tests, the solution and the seed: upload it and delete it.")
     return 0

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from lab15_run import counted
 from tests.labfile import ROOT, ascii_line
 from tinylm import write_file
 
@@ -149,5 +150,5 @@ def run(flags: argparse.Namespace) -> int:
     text = page(wanted, flags.answers)
     write_file(flags.out, lambda file: file.write(text.encode("utf-8")))
     kind = "with answers" if flags.answers else "without answers"
-    print(ascii_line(f"{len(wanted)} questions {kind}: {flags.out}", 300))
+    print(ascii_line(f"{counted(len(wanted), 'question')} {kind}: {flags.out}", 300))
     return 0

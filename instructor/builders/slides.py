@@ -13,6 +13,7 @@ import re
 import tempfile
 from pathlib import Path
 
+from lab15_run import counted
 from tests.labfile import ROOT, ascii_line
 from tinylm import write_file
 
@@ -148,5 +149,5 @@ def run(flags: argparse.Namespace) -> int:
         text = in_one_file(built(Path(folder)))
     write_file(flags.out, lambda file: file.write(text.encode("utf-8")))
     slides = len(re.findall(r"<h[12]>", text))
-    print(ascii_line(f"{slides} slides, {len(text) / 1e6:.1f} MB: {flags.out}", 300))
+    print(ascii_line(f"{counted(slides, 'slide')}, {len(text) / 1e6:.1f} MB: {flags.out}", 300))
     return 0

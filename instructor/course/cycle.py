@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from lab15_run import counted, piped
 from tests.labfile import ROOT
 
 from ..builders import course as builder
@@ -296,8 +297,8 @@ def not_in_nbgrader(course: Path) -> list[str]:
     names = [f"{student} ({more})" for student, more in found.items()]
     more = f" and {len(names) - 8} more" * (len(names) > 8)
     return [
-        f"not in nbgrader's grades, but in results/scores.csv: {len(found)} changes of totals: "
-        f"{', '.join(names[:8])}{more}.",
+        f"not in nbgrader's grades, but in results/scores.csv: {counted(len(found), 'change')} "
+        f"of totals: {', '.join(names[:8])}{more}.",
         "Type each into formgrader (Manual Grading, the student): a plus as extra credit of any "
         "cell, a minus off the score of one; then export again. The note in grades.csv stays.",
     ]
@@ -375,4 +376,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -11,6 +11,7 @@ from functools import cache
 
 import torch
 
+from lab15_run import counted
 from tests.labfile import ROOT, TASKS
 from tests.messages import explain
 
@@ -87,7 +88,7 @@ def read(reply, number=None):
         lines += ["", *textwrap.wrap(f"Not passed as well: {', '.join(names)}", 100)]
     more = reply.get("more")
     if type(more) is int and 0 < more < 1000:
-        lines += ["", f"and {more} more failures"]
+        lines += ["", f"and {counted(more, 'more failure')}"]
     mistakes = dict.fromkeys(mistake for *_, mistake in failures if mistake)
     return "\n".join(lines), list(mistakes)[:MISTAKES]
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab15_run import counted
 from tests.labfile import TASKS
 
 from ..submissions import intake, skipped
@@ -61,7 +62,7 @@ def read(flags: argparse.Namespace, unpacked: Path) -> Class:
     if found.left_out:
         count = sum(found.left_out.values())
         lines.append(f"left out, handed in by no student: {some(list(found.left_out))} "
-                     f"({count} file{'s' * (count != 1)})")
+                     f"({counted(count, 'file')})")
     subs, extra, numbers = found.submissions, {}, {}
     if listed:
         matched = roster.match(listed, subs, found.system)
@@ -78,7 +79,7 @@ def read(flags: argparse.Namespace, unpacked: Path) -> Class:
 def _told(listed: roster.Roster, matched: roster.Matched, path: Path) -> list[str]:
     """Return lines: who of the roster handed in, who did not, who is not on it."""
     absent, strangers = matched.absent, matched.strangers
-    lines = [f"{tables.shown(path)}: {len(listed.members)} students, "
+    lines = [f"{tables.shown(path)}: {counted(len(listed.members), 'student')}, "
              f"{len(matched.submissions) - len(absent) - len(strangers)} of them handed in"]
     if absent:
         lines.append(f"handed in nothing: {len(absent)}: {some(absent)}")
@@ -126,7 +127,7 @@ def changes(student: str, before: dict[str, Any] | None, after: dict[str, Any] |
         why = ", ".join(_why_total(before["extra_data"], after["extra_data"]))
         lines.append(f"total {before['score']:g} -> {after['score']:g}{f' ({why})' if why else ''}")
     if not lines:
-        lines.append(f"{after['score']:g} points as before")
+        lines.append(f"{counted(after['score'], 'point')} as before")
         if _other_file(before, after):
             lines.append("the file is another one")
     return [f"{student}: {line}" for line in lines]

@@ -2,6 +2,7 @@
 
 import html
 
+from lab15_run import counted
 from tests.labfile import TASKS
 
 from ..grading.points import CAP
@@ -128,7 +129,7 @@ def _sum(document):
     by_hand, why = extra.get("by_hand", []), extra.get("why_late")
     if not by_hand and not why:
         return ""
-    lines = [f"The hidden tests gave {extra['computed']:g} points."]
+    lines = [f"The hidden tests gave {counted(extra['computed'], 'point')}."]
     lines += [f"By hand: {overrides.words(e)}." for e in by_hand if e["task"] != "total"]
     lines += [f"{why[0].upper()}{why[1:]}."] if why else []
     lines += [f"By hand: {overrides.words(e)}." for e in by_hand if e["task"] == "total"]

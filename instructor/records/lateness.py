@@ -5,6 +5,8 @@ import math
 import re
 from typing import NamedTuple
 
+from lab15_run import counted
+
 UNITS = {"hour": 3600, "day": 86400, "week": 7 * 86400}
 RULE = re.compile(
     r"(?P<amount>\d+(\.\d+)?) ?(?P<kind>%|points?|pts?) ?(a|an|per|each|/) ?"
@@ -138,11 +140,11 @@ def judge(what: Due, student: str, submitted: str | None, late: bool | str | Non
     seconds = (when - what.time).total_seconds() - 86400 * days
     if seconds <= 0:
         return Verdict(None)
-    of = f", with {days:g} extra day{'s' * (days != 1)}" if days else ""
+    of = f", with {counted(days, 'extra day')}" if days else ""
     if what.rule is None:
         return Verdict(True, 0.0, f"{span(seconds)} late{of}")
     off = what.rule.off(points, seconds)
-    points_off = f"{off:g} point{'s' * (off != 1)} off"
+    points_off = f"{counted(off, 'point')} off"
     return Verdict(True, off, f"{points_off}: {span(seconds)} late{of}")
 
 

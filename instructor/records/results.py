@@ -15,6 +15,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+from lab15_run import counted
 from tests.labfile import TASKS, ascii_line
 
 from ..submissions.intake import Submission
@@ -212,7 +213,7 @@ def row_of(document):
     row = [extra["student"], *(points[str(n)] for n in TASKS), f"{document['score']:g}"]
     notes = [*([extra["why_late"]] if extra.get("why_late") else []), *extra["notes"][:NOTES]]
     if (more := len(extra["notes"]) - NOTES) > 0:
-        notes.append(f"and {more} more notes in feedback.html")
+        notes.append(f"and {counted(more, 'more note')} in feedback.html")
     row += [extra["submitted"] or "", late, "; ".join(notes)]
     sum_of = extra.get("computed", document["score"])
     by_hand = "; ".join(map(overrides.words, extra.get("by_hand", [])))

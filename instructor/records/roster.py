@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from lab15_run import counted
+
 from ..submissions.exports import Ids
 from ..submissions.intake import NOTHING, Submission, unique
 from . import tables
@@ -118,8 +120,9 @@ def read(path: Path) -> Roster:
     if empty:
         warnings.append(f"{shown}: left out, without a name or an id: {empty}")
     if surplus := table.surplus():
-        warnings.append(f"{shown}: in {len(surplus)} lines the cells beyond the header's were not "
-                        f"read (a comma without quotes?); the first is line {surplus[0]}")
+        warnings.append(f"{shown}: in {counted(len(surplus), 'line')} the cells beyond the "
+                        "header's were not read (a comma without quotes?); the first is line "
+                        f"{surplus[0]}")
     if others:
         warnings.append(f"{shown}: left out, as no students: {others} (points possible, staff, "
                         "Canvas's test student)")

@@ -13,6 +13,7 @@ import re
 import tokenize
 from collections.abc import Iterable, Iterator
 
+from lab15_run import counted
 from tests.labfile import ROOT, TASKS
 
 from .load import Record
@@ -188,7 +189,7 @@ def code(source: str, number: int, student: str) -> str:
     for line in _statements(function_tokens(source, number)):
         lines += _layout(line, shown)
     if len(lines) > MAX_LINES:
-        lines = [*lines[:MAX_LINES], f"(and {len(lines) - MAX_LINES} lines more)"]
+        lines = [*lines[:MAX_LINES], f"(and {counted(len(lines) - MAX_LINES, 'more line')})"]
     return "\n".join(line[:MAX_COLUMNS] for line in lines)
 
 

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from lab15_run import counted
+
 from . import exports
 from .listing import DEPTH, Item
 
@@ -12,7 +14,7 @@ OTHERS = 6  # names of litter in a line
 
 def words(skipped: Counter) -> str:
     """Return {(noun, what sets it apart): how many} as words for a student's note, or ""."""
-    parts = [f"{n} {noun}{'s' * (n != 1)} {rest}" for (noun, rest), n in sorted(skipped.items())]
+    parts = [f"{counted(n, noun)} {rest}" for (noun, rest), n in sorted(skipped.items())]
     return f"not looked at: {', '.join(parts)}" if parts else ""
 
 
@@ -50,7 +52,7 @@ def told(litter: Counter) -> list[str]:
     names = [f"{name} ({n})" for name, n in litter.most_common(OTHERS)]
     more = len(litter) - len(names)
     return [f"left out in students' folders, as systems make them: {sum(litter.values())}: "
-            f"{', '.join(names)}" + f" and {more} other names" * (more > 0)]
+            f"{', '.join(names)}" + f" and {counted(more, 'other name')}" * (more > 0)]
 
 
 def of_class(counts: Iterable[tuple[str, int]], shown) -> list[str]:
@@ -63,5 +65,5 @@ def of_class(counts: Iterable[tuple[str, int]], shown) -> list[str]:
     some = [(student, n) for student, n in counts if n]
     if not some:
         return []
-    return [f"not looked at, as the notes of {len(some)} student{'s' * (len(some) != 1)} say: "
+    return [f"not looked at, as the notes of {counted(len(some), 'student')} say: "
             f"{sum(n for _, n in some)} files, folders or zips: {shown([s for s, _ in some])}"]

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lab15_run import piped
 from notebooks import execute
 from notebooks.book import build, extras
 from notebooks.first_cell import TOP
@@ -87,7 +88,7 @@ def main(argv=None):
             dropped = build.gather(source, executed, {n: e[:2] for n, e in added.items()},
                                    flags.students)
             for name, lines in dropped.items():
-                print(f"{name}: {lines} lines of progress and warnings are not shown")
+                print(f"{name}: lines of progress and warnings not shown: {lines}")
             if code := sphinx(source, made):
                 return code
             for name, (_, _, data) in added.items():
@@ -111,4 +112,4 @@ def make(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from lab15_run import piped
 from notebooks.explore import build
 
 
@@ -44,4 +45,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

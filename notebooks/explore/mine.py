@@ -16,6 +16,7 @@ import torch
 
 import lab15_run
 import tinylm
+from lab15_run import counted
 from notebooks.explore import weights
 from tests.labfile import (
     TASKS,
@@ -211,7 +212,7 @@ def check_advantages(lab, page, call):
         G, scale = given["G"], given["scale_std"]
         result = call(lambda r=rewards, G=G, s=scale: lab.group_advantages(r, G, s))
         how = "with" if scale else "without"
-        what = f"advantage ({len(rewards)} rewards, G = {G}, {how} the std)"
+        what = f"advantage ({counted(len(rewards), 'reward')}, G = {G}, {how} the std)"
         found.append(check(what, result, given["right"], i, ("response",)))
     return found
 

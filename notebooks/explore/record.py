@@ -17,6 +17,7 @@ import torch
 
 import lab15_run
 import tinylm
+from lab15_run import piped
 from notebooks.experiments import TOP, edited_lab
 from notebooks.explore import weights
 from notebooks.explore.mine import answers_of
@@ -272,4 +273,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

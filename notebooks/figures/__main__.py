@@ -20,6 +20,7 @@ import time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from lab15_run import counted, piped
 from notebooks.figures.style import HERE, TOP, about, read_json, saved, short, write_json
 
 FIGURES = ("accuracy", "step", "teacher", "zero_signal", "baseline", "beta", "clip", "inner",
@@ -144,7 +145,7 @@ def main(argv=None):
         elif flags.check:
             if wrong := complaints(names):
                 sys.exit("\n".join(wrong))
-            print(f"{len(names)} figures are up to date")
+            print(f"up to date: {counted(len(names), 'figure')}")
         else:
             redraw(names, flags.measure)
             if flags.chapter:
@@ -154,4 +155,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    piped(main)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from lab15_run import commit, machine, mean, read_json, write_json
+from lab15_run import commit, machine, mean, piped, read_json, write_json
 from notebooks.figures.style import GREEDY, HERE, SAMPLED, TOP, new_figure
 
 RESULTS = HERE / "accuracy.json"
@@ -121,4 +121,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    piped(main)

@@ -13,6 +13,7 @@ import math
 import sys
 from pathlib import Path
 
+from lab15_run import counted, piped
 from notebooks.figures.style import ENTROPY, GREEDY, SAMPLED, new_figure, saved, visible
 
 PANELS = (("acc_sampled", "sampled accuracy", SAMPLED, "o-"),
@@ -91,7 +92,7 @@ def draw(runs):
         axes.set(title=title, xlabel="iteration")
         if key.startswith("acc"):
             axes.set_ylim(0, 1.02)
-    figure.supxlabel(f"{len(runs)} runs: grey; line: the median; band: the middle half",
+    figure.supxlabel(f"{counted(len(runs), 'run')}: grey; line: the median; band: the middle half",
                      fontsize="medium")
     return figure
 
@@ -104,7 +105,7 @@ def described(runs):
         middle = sorted(ends)[len(ends) // 2]
         parts.append(f"{title} starts between {min(starts):.2f} and {max(starts):.2f} and ends "
                      f"between {min(ends):.2f} and {max(ends):.2f}, {middle:.2f} in the middle")
-    return f"Curves of {len(runs)} runs over the iterations: " + "; ".join(parts) + "."
+    return f"Curves of {counted(len(runs), 'run')} over the iterations: " + "; ".join(parts) + "."
 
 
 def main(argv=None):
@@ -136,4 +137,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -7,11 +7,12 @@ lines differ in colour alone.
 
 from pathlib import Path
 
-from lab15_run import about, mean, read_json, short, write_json
+from lab15_run import TOP, about, mean, read_json, short, write_json
+from notebooks.experiments import RUNS, WINDOW
 
-__all__ = ["about", "mean", "read_json", "short", "write_json"]  # what figures also need
+# What figures also need.
+__all__ = ["TOP", "about", "mean", "read_json", "short", "write_json"]
 HERE = Path(__file__).resolve().parent
-TOP = HERE.parent.parent
 
 # ============================================================== pictures
 
@@ -33,8 +34,6 @@ QUANTITIES = {  # key in a history: (what stands at the axis, colour, line and m
     "frac_zero_signal": ("zero-signal", SILENT, "-"),
     "length": ("tokens", "black", "-"),
 }
-WINDOW = 10  # iterations that one drawn point of a per-iteration curve is the mean of
-
 
 WIDTH = 7.5  # inches; 720 pixels in the book, whose column has 736
 POINTS = 10  # of every letter, at that width
@@ -142,8 +141,6 @@ def spread(values, digits=2):
 
 def sources(*names):
     """Return where the runs of these experiments come from, for a figure's JSON."""
-    from notebooks.experiments import RUNS
-
     keys = ("commit", "machine", "torch", "threads", "quiet", "seeds", "changes", "edit")
     stored = {name: read_json(RUNS / f"{name}.json") for name in names}
     return {name: {k: s[k] for k in keys if k in s} | {"seconds": [r["seconds"] for r in s["runs"]]}

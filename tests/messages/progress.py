@@ -48,5 +48,6 @@ def load_notes(lab, states, ran):
     # The message of a failing test names the problems of its task.
     failed = {n for n in TASKS if states[n].kind == "written" and "failed" in ran[n]}
     notes = [p for p in lab.__problems__ if p.text not in reported and p.task not in failed]
-    more = [f"when loaded: {len(notes) - 5} more errors"] if len(notes) > 5 else []
+    rest = len(notes) - 5
+    more = [f"when loaded: {rest} more error{'s' * (rest != 1)}"] if rest > 0 else []
     return [f"when loaded: {problem_line(lab, problem)}" for problem in notes[:5]] + more

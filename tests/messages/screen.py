@@ -95,7 +95,8 @@ def lines(failures, width=WIDTH, focus=None):
     known = [group for group in others if group not in vague]
     more = [line for group in known[:MOST] for line in _other(group, width)]
     if rest := known[MOST:]:
-        more.append(f"... {len(rest)} more reasons ({_tests(sum(map(len, rest)))}), see -v")
+        more.append(f"... {len(rest)} more reason{'s' * (len(rest) != 1)} "
+                    f"({_tests(sum(map(len, rest)))}), see -v")
     for task in dict.fromkeys(group[0].task for group in vague):
         chosen = [group for group in vague if group[0].task == task]
         more += _vague(chosen, task, task in sure, width)

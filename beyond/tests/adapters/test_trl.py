@@ -18,12 +18,12 @@ import trl
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, TrainerCallback, logging
 
-from beyond import losses
+from beyond import losses, tiny
 from beyond.adapters.trl import TRLTrainer
 from beyond.hf import backend
 from beyond.losses import names
-from beyond.student.plugins import default_lab
-from beyond.tests import tiny
+from beyond.settings import default_path
+from beyond.student.plugins import load_student
 
 logging.set_verbosity_error()
 EPS, BETA, HEAT, ROWS, T = 0.1, 0.3, 0.7, 8, 6
@@ -61,7 +61,7 @@ def samples():
 
 
 def lab_loss(*five):
-    return default_lab().grpo_loss(*five, EPS, BETA)
+    return load_student(default_path(), backend).grpo_loss(*five, EPS, BETA)
 
 
 BOTH = {"lab": lab_loss, "dapo": lambda *five: losses.dapo(*five, EPS, BETA)}
@@ -306,7 +306,7 @@ def test_the_example_runs_with_a_lab_file(monkeypatch, tmp_path, capsys):
     from beyond.examples import trl_with_your_loss
 
     monkeypatch.chdir(tmp_path)
-    trl_with_your_loss.main(["--steps", "10", "--adv", "lab", "--lab", default_lab().__file__])
+    trl_with_your_loss.main(["--steps", "10", "--adv", "lab", "--lab", str(default_path())])
     said = capsys.readouterr().out
     assert "is that of Task 4" in said and "step  10: reward 0." in said
 
@@ -316,7 +316,7 @@ def test_advantages_are_trls_or_the_labs(folder, adv):
     made = trainer_of(folder, own={"adv": adv}, max_steps=1, reward=spread)
     made.train()
     rewards = made.scores[:, 0]
-    want = default_lab().group_advantages(rewards, 4)
+    want = load_student(default_path(), backend).group_advantages(rewards, 4)
     trls = want * math.sqrt(3 / 4)  # its std is the sample's
     want = want if adv == "lab" else trls
     assert want.abs().max() > 0.5

@@ -7,7 +7,8 @@ import torch
 
 from tests.messages import explain
 
-from .exercises import KEYS, LOSS, Checks, call, call_text, probe, tensors
+from . import probes
+from .exercises import KEYS, LOSS, call, call_text, probe, tensors
 
 # One hand-computed case, clip_eps = 0.2, clip_high = 0.28. Two prompts, G = 2 responses each.
 #    prompt 0, 3 tokens:  A =  1, rho 1.5, 1.0     min(1.5, 1.28) = 1.28,  1
@@ -20,21 +21,9 @@ from .exercises import KEYS, LOSS, Checks, call, call_text, probe, tensors
 HAND = probe([[1.5, 1.0], [0.5], [1.2], [1.4, 0.9]], [1.0, -1.0, 0.5, -2.0])
 HAND_RESULT = {"loss": 0.42, "clip_frac": 0.3333, "ratio_max": 1.5}
 
-RHO = [[0.5, 1.13, 1.26], [0.62, 4.0, 1.47], [1.6], [0.77, 1.24], [1.31, 0.67], [1.06]]
-ADV = [1.0, -2.0, 0.5, -0.3, 1.4, -1.1]
-PROBES = {
-    "three groups of two": probe(RHO, ADV, G=2),
-    "two groups of three": probe(RHO, ADV, (0.15, 0.4), G=3),
-    "one group": probe(RHO, ADV, (0.3, 0.1), G=6, more=1),
-    "with beta": probe(RHO, ADV, beta=0.5, G=3),
-    "as many rows as positions": probe([[1.0, 1.3], [1.1]], [1.0, -3.0]),
-    "wide": probe(RHO, [-2.5, 1.5, -1.0, 0.4, 2.0, -0.6], (0.45, 0.9), G=2),
-    "a row without advantage": probe(RHO, [0.0, 1.0, -1.0, 0.0, 0.5, 0.0], G=3),
-    "still the old policy": probe([[1.0] * 3, [1.0] * 4, [1.0], [1.0]], [1.0, -1.0, 0.5, -0.5]),
-    "every ratio below 1": probe([[0.6], [0.9, 0.7]], [1.5, -0.5]),
-    "far from the old policy": probe([[math.exp(9), math.exp(-9)], [1.0]], [-1.0, 1.0]),
-}
-CHECKS = Checks(1, PROBES)
+CHECKS = probes.CHECKS[1]
+PROBES = CHECKS.probes
+RHO, ADV = probes.DAPO_RHO, probes.ADV
 
 
 def test_bonus1_hand_computed(lab):

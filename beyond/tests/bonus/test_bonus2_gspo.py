@@ -7,7 +7,8 @@ import torch
 
 from tests.messages import explain
 
-from .exercises import KEYS, LOSS, Checks, call, call_text, probe, tensors
+from . import probes
+from .exercises import KEYS, LOSS, call, call_text, probe, tensors
 
 # One hand-computed case, clip_eps = 0.2, clip_high = 0.3. Three responses.
 #    A =  1, rho 2.0, 0.98    s = sqrt(1.96) = 1.4       min(1.4, 1.3) = 1.3
@@ -17,23 +18,9 @@ from .exercises import KEYS, LOSS, Checks, call, call_text, probe, tensors
 HAND = probe([[2.0, 0.98], [0.9, 0.4], [1.1]], [1.0, -1.0, 2.0], (0.2, 0.3))
 HAND_RESULT = {"loss": -0.9, "clip_frac": 0.6667, "ratio_max": 1.4}
 
-RHO = [[0.5, 1.13, 1.26], [0.62, 4.0, 1.47], [1.6], [0.77, 1.24], [1.31, 0.67], [1.07]]
-ADV = [1.0, -2.0, 0.5, -0.3, 1.4, -1.1]
-FEW = [[1.0, 1.3], [0.7]]
-PROBES = {
-    "wide": probe(RHO, ADV),
-    "narrow": probe(RHO, ADV, (0.03, 0.05)),
-    "the other signs": probe(RHO, [-2.5, 1.5, -1.0, 0.4, 2.0, 0.6], (0.1, 0.25), more=1),
-    "with beta": probe(RHO, ADV, (0.05, 0.2), beta=0.5),
-    "as many rows as positions": probe(FEW, [1.0, -3.0], (0.2, 0.1)),
-    "a row without advantage": probe(RHO, [0.0, 1.0, -1.0, 0.0, 0.5, 0.0], (0.05, 0.06)),
-    "still the old policy": probe([[1.0] * 3, [1.0], [1.0]], [1.0, -1.0, 0.5]),
-    "far from the old policy": probe([[math.exp(9), math.exp(5)], [math.exp(-4)], [0.02]],
-                                     [-1.0, 1.0, -2.0]),
-    "the paper's range": probe([[1.0002, 1.00051], [0.9995, 1.0001], [1.0006]], [1.0, -1.0, -2.0],
-                               (3e-4, 4e-4)),
-}
-CHECKS = Checks(2, PROBES)
+CHECKS = probes.CHECKS[2]
+PROBES = CHECKS.probes
+RHO, ADV = probes.GSPO_RHO, probes.ADV
 
 
 def test_bonus2_hand_computed(lab):

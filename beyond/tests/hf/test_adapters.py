@@ -11,11 +11,10 @@ pytest.importorskip("peft", reason="pip install -r beyond/requirements.txt")
 
 import peft
 
-from beyond import GRPOConfig, GRPOTrainer, sft, train_hf
+from beyond import GRPOConfig, GRPOTrainer, sft, tiny, train_hf
 from beyond.hf import backend
 from beyond.hf.policy import load_policy
-from beyond.tests import tiny
-from beyond.tests.hf.test_trainer import digits
+from beyond.tests.short_runs import digits
 
 SMALL = {"max_new_tokens": 4, "log_completions": 0, "save_steps": 0, "learning_rate": 1e-2,
          "group_size": 4, "prompts_per_step": 2}
@@ -40,8 +39,7 @@ def samples(policy, seed=0):
 def folder(tmp_path_factory):
     """Return a model's folder with a trained adapter in run/final/adapter."""
     top = tmp_path_factory.mktemp("adapters")
-    tiny.model().save_pretrained(top / "base")
-    tiny.tokenizer().save_pretrained(top / "base")
+    tiny.save(top / "base")
     cfg = GRPOConfig(**SMALL, lora_rank=2, output_dir=str(top / "run"), num_train_epochs=2)
     GRPOTrainer(load_policy(top / "base", cfg), None, digits, cfg).train(tiny.rows(4))
     return top

@@ -9,9 +9,10 @@ import torch
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 import tinylm
+from beyond import tiny
 from beyond.hf import backend as hb
 from beyond.student.plugins import load_student
-from beyond.tests import tiny
+from beyond.tests.hf.plain import plain_logp
 from beyond.tests.tinylm_hf import TinyLMForCausalLM, tokenizer_of_tinylm
 from lab15_run import TOP
 
@@ -26,19 +27,6 @@ def policy(**settings):
 
 def sampled(p, prompts=PROMPTS, seed=0, **more):
     return hb.sample(p, prompts, generator=torch.Generator().manual_seed(seed), **more)
-
-
-def plain_logp(p, out, temperature=1.0):
-    """Return log-probs row by row: no padding, no cache, no chunks."""
-    rows, L = [], out["prompt_len"]
-    for i, response in enumerate(hb.response_ids(out)):
-        known = out["prompts"]["ids"][out["prompts"]["row"][i]]
-        real = out["prompts"]["real"][out["prompts"]["row"][i]].bool()
-        ids = torch.cat([known[real], torch.tensor(response)]).unsqueeze(0)
-        logits = p.model(ids).logits[0, -len(response) - 1 : -1] / temperature
-        row = logits.log_softmax(-1).gather(1, torch.tensor(response).unsqueeze(1)).squeeze(1)
-        rows.append(torch.nn.functional.pad(row, (0, out["ids"].shape[1] - L - len(response))))
-    return torch.stack(rows)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])

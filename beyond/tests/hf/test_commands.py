@@ -10,24 +10,20 @@ import torch
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import plot, sft, smollm, smollm_run, train_hf
+from beyond import plot, sft, smollm, smollm_run, tiny, train_hf
 from beyond.hf import backend
-from beyond.hf.config import GRPOConfig
 from beyond.saving import checkpoints
 from beyond.tasks import data
-from beyond.tests import tiny
-from beyond.tests.hf.test_trainer import lines
+from beyond.tests.short_runs import lines, sft_trainer
+from beyond.tests.solution import SOLUTION, needs_solution
 
 TOP = Path(__file__).resolve().parents[3]
-SOLUTION = TOP / "solutions" / "lab15_grpo.py"
-needs_solution = pytest.mark.skipif(not SOLUTION.exists(), reason="without the solutions")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("a model")
-    tiny.model().save_pretrained(made)
-    tiny.tokenizer().save_pretrained(made)
+    tiny.save(made)
     return made
 
 
@@ -106,13 +102,6 @@ def test_a_file_with_a_broken_line_trains_on_the_others(folder, tmp_path, recwar
 
 
 # ---------------------------------------------------------------- sft
-
-
-def sft_trainer(out, **changes):
-    settings = {"output_dir": str(out), "learning_rate": 1e-2, "num_train_epochs": 10,
-                "prompts_per_step": 4, "save_steps": 0, "max_new_tokens": 5}
-    cfg = GRPOConfig(**(settings | changes))
-    return sft.SFTTrainer(backend.Policy(tiny.model(), tiny.tokenizer(), 5), cfg)
 
 
 def test_sft_learns_and_only_the_response_counts(tmp_path):

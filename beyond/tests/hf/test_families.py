@@ -9,9 +9,9 @@ pytest.importorskip("transformers", reason="pip install -r beyond/requirements.t
 
 import transformers
 
+from beyond import tiny
 from beyond.hf import backend as hb
-from beyond.tests import tiny
-from beyond.tests.hf.test_backend import plain_logp
+from beyond.tests.hf.plain import plain_logp
 
 LLAMA = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}

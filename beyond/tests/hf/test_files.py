@@ -13,15 +13,13 @@ import torch
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import GRPOConfig, plot, sft, smollm, smollm_run
+from beyond import GRPOConfig, plot, sft, smollm, smollm_run, tiny
 from beyond.hf import backend
 from beyond.hf import policy as hf_policy
 from beyond.saving import logs
 from beyond.student import plugins
 from beyond.tasks import data
-from beyond.tests import tiny
-from beyond.tests.hf.test_commands import sft_trainer
-from beyond.tests.hf.test_trainer import lines
+from beyond.tests.short_runs import lines, sft_trainer
 
 TOP = Path(__file__).resolve().parents[3]
 
@@ -114,8 +112,7 @@ def test_weights_in_bfloat16_are_trained_in_float32(capsys):
 
 
 def test_a_cut_off_file_of_weights_is_one_line(tmp_path):
-    tiny.model().save_pretrained(tmp_path)
-    tiny.tokenizer().save_pretrained(tmp_path)
+    tiny.save(tmp_path)
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(OSError, match="cannot be loaded"):
@@ -163,7 +160,7 @@ def test_a_cut_answer_is_not_taught_to_end_there(tmp_path, capsys):
             {"prompt": "3=", "answer": ""}, {"prompt": "4="}]
     made.train(rows)  # answers under another name than reference are found
     said = capsys.readouterr().out
-    assert "2 of 4 rows have no answer" in said and "2 rows, 1 optimizer steps" in said
+    assert "2 of 4 rows have no answer" in said and "2 rows, 1 optimizer step" in said
     assert "1 of 2 answers have more than 5 tokens and are cut there" in said
     out = sft.demonstrations(made.policy, data.usable(rows[:2], made.policy))
     assert [r[-1] == 2 for r in backend.response_ids(out)] == [False, True]
@@ -332,8 +329,7 @@ def test_a_conversion_that_ends_early_leaves_nothing(wheel, tmp_path, monkeypatc
 
 @pytest.fixture
 def folder(tmp_path):
-    tiny.model().save_pretrained(tmp_path / "a model")
-    tiny.tokenizer().save_pretrained(tmp_path / "a model")
+    tiny.save(tmp_path / "a model")
     return tmp_path / "a model"
 
 
@@ -390,4 +386,4 @@ def test_sft_runs_in_the_c_locale_and_in_paths_with_blanks(folder, tmp_path):
          "--output-dir", str(out)], cwd=TOP, capture_output=True,
         env=env | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, check=False)
     assert done.returncode == 0, done.stderr[-500:]
-    assert b"2 rows, 1 optimizer steps" in done.stdout and (out / "final").is_dir()
+    assert b"2 rows, 1 optimizer step" in done.stdout and (out / "final").is_dir()

@@ -15,12 +15,13 @@ from beyond import (
     GRPOTrainer,
     LengthPenaltyReward,
     extract_answer,
+    tiny,
 )
 from beyond.hf import backend
 from beyond.hf.schedule import factor
-from beyond.student.plugins import default_lab
+from beyond.settings import default_path
+from beyond.student.plugins import load_student
 from beyond.tasks.rewards import call
-from beyond.tests import tiny
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_1_far_from_the_reference_there_is_still_a_gradient(made):
 
 
 def test_2_k3_has_d_from_reference_minus_policy():
-    k3 = default_lab().k3_kl(torch.tensor([[-1.0]]), torch.tensor([[-1.5]]))
+    k3 = load_student(default_path(), backend).k3_kl(torch.tensor([[-1.0]]), torch.tensor([[-1.5]]))
     assert float(k3) == pytest.approx(0.1065, abs=1e-3)  # not 0.1487
 
 

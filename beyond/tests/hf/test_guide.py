@@ -9,9 +9,8 @@ import pytest
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 pytest.importorskip("yaml", reason="pip install -r beyond/requirements.txt")
 
-from beyond import services_run, torchforge, train_hf
+from beyond import services_run, tiny, torchforge, train_hf
 from beyond.settings import load_yaml
-from beyond.tests import tiny
 
 GUIDE = Path(__file__).resolve().parents[1] / "guide"
 FILES = ["grpo_math.yaml", "distributed.yaml"]
@@ -20,8 +19,7 @@ FILES = ["grpo_math.yaml", "distributed.yaml"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("guide")
-    tiny.model().save_pretrained(made / "model")
-    tiny.tokenizer().save_pretrained(made / "model")
+    tiny.save(made / "model")
     tiny.write_jsonl(made / "rows.jsonl", tiny.rows(4))
     return made
 
@@ -92,7 +90,7 @@ def test_its_flags_are_taken_or_answered_in_one_line(folder, capsys):
         assert "\n" not in str(error.value)
     flags = train_hf.arguments([*model, "--generator.procs", "4"])
     train_hf.settings_of(flags)
-    assert "command line: 1 settings have no counterpart here; --dry-run lists them" in \
+    assert "command line: 1 setting has no counterpart here; --dry-run lists them" in \
         flags.notices
 
 
@@ -107,7 +105,7 @@ def test_as_many_processes_as_torchrun_has_started_are_right(folder, monkeypatch
 
 
 def test_every_rule_is_in_words_of_ours():
-    from beyond.hf.config import ELSEWHERE, SPECS
+    from beyond.config import ELSEWHERE, SPECS
 
     values = {"training.dtype": "bfloat16", "dataset.split": "train", "dataset.data_split": "train"}
     for key in torchforge.RULES:

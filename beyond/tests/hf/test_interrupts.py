@@ -7,11 +7,10 @@ import torch
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import GRPOTrainer, train_hf
+from beyond import GRPOTrainer, tiny, train_hf
 from beyond.hf.metrics import joined, loss_metrics
 from beyond.saving import checkpoints
-from beyond.tests import tiny
-from beyond.tests.hf.test_trainer import KillAt, Killed, digits, lines, trainer, weights
+from beyond.tests.short_runs import KillAt, Killed, digits, lines, trainer, weights
 
 
 class Press:
@@ -85,7 +84,7 @@ def test_a_resume_says_which_settings_are_others_and_when_nothing_is_left(tmp_pa
     assert "resumed at step 12, with other settings: " in said
     assert "learning_rate 0.003 -> 0.0001" in said and "num_train_epochs 2 -> 3" in said
     trainer(tmp_path, num_train_epochs=1).train(tiny.rows(9), resume=True)
-    assert "all 6 steps are made" in capsys.readouterr().out
+    assert "all steps are made (6)" in capsys.readouterr().out
 
 
 def test_a_checkpoint_of_other_weights_is_refused_in_one_line(tmp_path):

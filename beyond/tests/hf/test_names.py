@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 from beyond import GRPOTrainer, foreign, services_run, sft, train_hf
-from beyond.hf.config import SPECS, GRPOConfig
+from beyond.config import SPECS, GRPOConfig
 from beyond.settings import kinds_of
 
 README = Path(__file__).resolve().parents[2] / "README.md"

@@ -10,11 +10,10 @@ import pytest
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import sft, train_hf
+from beyond import sft, tiny, train_hf
+from beyond.config import GRPO_ONLY, GRPOConfig
 from beyond.hf import policy as hf_policy
 from beyond.hf import preflight
-from beyond.hf.config import GRPO_ONLY, GRPOConfig
-from beyond.tests import tiny
 
 TOP = Path(__file__).resolve().parents[3]
 CODE = """
@@ -46,8 +45,7 @@ def answers(asked):
 def files(tmp_path_factory):
     """Return a folder with a model's config, data, a reward and a file that is no folder."""
     made = tmp_path_factory.mktemp("files")
-    tiny.model().save_pretrained(made / "model")
-    tiny.tokenizer().save_pretrained(made / "model")
+    tiny.save(made / "model")
     tiny.write_jsonl(made / "train.jsonl", tiny.rows(4))
     tiny.write_jsonl(made / "bare.jsonl", [{"prompt": "1="}, {"prompt": "2="}])
     (made / "run" / "final").mkdir(parents=True)
@@ -206,7 +204,7 @@ def test_one_process_of_torchrun_is_not_several(monkeypatch):
 @pytest.mark.parametrize("flag, text, said", [
     ("--reward", "def f(prompts, responses, level):\n    return level\n", "needs 'level'"),
     ("--reward", "def f(response, answer):\n    return answer / 2\n", "raised TypeError"),
-    ("--reward", "def f(prompts, responses):\n    return [1.0]\n", "gave 1 scores for 2"),
+    ("--reward", "def f(prompts, responses):\n    return [1.0]\n", "gave 1 score for 2"),
     ("--reward", "def f(prompts, responses):\n    return None\n", "gave None, not a list"),
     ("--reward", "def g(response, answer):\n    return 1.0\n", "has no function 'f'"),
     ("--reward", "def f(:\n", "line 1: SyntaxError"),

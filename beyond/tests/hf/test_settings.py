@@ -13,12 +13,11 @@ import torch
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 import lab15_run
-from beyond import ExactMatchReward, GRPOConfig, GRPOTrainer
+from beyond import ExactMatchReward, GRPOConfig, GRPOTrainer, tiny
+from beyond.config import from_flags
 from beyond.hf import backend
-from beyond.hf.config import from_flags
 from beyond.student import plugins
-from beyond.tests import tiny
-from beyond.tests.hf.test_trainer import digits, lines
+from beyond.tests.short_runs import digits, lines
 
 TOP = Path(__file__).resolve().parents[3]
 FORGE = {
@@ -98,8 +97,7 @@ def test_a_loss_brings_its_own_clip_range_and_beta(tmp_path):
 def test_forge_rls_quick_start_runs_as_written(tmp_path, monkeypatch):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tiny.model().save_pretrained(tmp_path / "model")
-    tiny.tokenizer().save_pretrained(tmp_path / "model")
+    tiny.save(tmp_path / "model")
     monkeypatch.chdir(tmp_path)
     model = AutoModelForCausalLM.from_pretrained("model")
     tokenizer = AutoTokenizer.from_pretrained("model")

@@ -1,7 +1,6 @@
 """GRPOTrainer on a random model: the batch's gradient, resume, saving, messages."""
 
 import copy
-import json
 import os
 import random
 import signal
@@ -15,50 +14,11 @@ import torch
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import GRPOConfig, GRPOTrainer
+from beyond import tiny
 from beyond.saving import checkpoints
-from beyond.tests import tiny
+from beyond.tests.short_runs import KillAt, Killed, lines, long_run, trainer, weights
 
 TOP = Path(__file__).resolve().parents[3]
-
-
-def digits(response, answer):
-    return sum(c in "0123456789" for c in response) / max(1, len(response))
-
-
-class Killed(Exception):
-    """What a test's callback raises."""
-
-
-class KillAt:
-    """Ends a training after a step, as a crash would."""
-
-    def __init__(self, step):
-        self.step = step
-
-    def on_step_end(self, trainer, step):
-        """Raise at the step."""
-        if step >= self.step:
-            raise Killed
-
-
-def trainer(out, callbacks=(), **changes):
-    settings = {
-        "output_dir": str(out), "learning_rate": 3e-3, "max_new_tokens": 5, "num_train_epochs": 2,
-        "save_steps": 3, "inner_steps": 2, "logging_steps": 2, "prompts_per_step": 3,
-        "log_completions": 0, "schedule": "cosine", "warmup_steps": 2,
-    }
-    cfg = GRPOConfig(**(settings | changes))
-    return GRPOTrainer(tiny.model(), tiny.tokenizer(), digits, cfg, callbacks=callbacks)
-
-
-def weights(trained):
-    return torch.cat([p.detach().flatten() for p in trained.policy.parameters()])
-
-
-def lines(folder, name):
-    read = (Path(folder) / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    return [{k: v for k, v in json.loads(x).items() if k != "step_time"} for x in read]
 
 
 # ---------------------------------------------------------------- the gradient of a batch
@@ -136,14 +96,10 @@ import sys
 sys.path.insert(0, {top!r})
 import torch
 torch.set_num_threads(1)
-from beyond.tests.hf.test_trainer import long_run
-from beyond.tests import tiny
+from beyond.tests.short_runs import long_run
+from beyond import tiny
 long_run({out!r}).train(tiny.rows(9), resume=True)
 """
-
-
-def long_run(out):
-    return trainer(out, save_steps=1, num_train_epochs=10, learning_rate=1e-3)
 
 
 @pytest.mark.slow

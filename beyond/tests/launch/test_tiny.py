@@ -16,7 +16,7 @@ from beyond.launch import tiny
 from beyond.parallel.ranks import World, seed_of
 from beyond.saving import checkpoints
 from beyond.tests.launch import job as launch_job
-from beyond.tests.launch.processes import TORCHRUN, ended
+from beyond.tests.processes import TORCHRUN, ended
 
 FEW = ["--iters", "4", "--eval-every", "2", "--eval-n", "10"]
 COUNTS = (1, 2, 4)

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from beyond.launch import tiny
 from beyond.parallel.ranks import World
 from beyond.saving import checkpoints
-from beyond.tests.launch.processes import TORCHRUN, finished, started, torchrun
+from beyond.tests.processes import TORCHRUN, finished, started, torchrun
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun with gloo: Linux")
 slow = pytest.mark.skipif("LAB15_SLOW" not in os.environ, reason="slow: LAB15_SLOW=1 runs it")

@@ -12,9 +12,9 @@ from beyond import losses
 from beyond.losses import ADVANTAGES, KL_ESTIMATORS, LOSSES, names, variants
 from beyond.losses.names import VARIANTS, functions
 from beyond.tests.inputs import case, value_and_gradient
+from beyond.tests.solution import SOLUTION, needs_solution
 
 TOP = Path(__file__).resolve().parents[3]
-SOLUTION = TOP / "solutions" / "lab15_grpo.py"
 LAB = SOLUTION if SOLUTION.exists() else TOP / "lab15_grpo.py"
 TRAINED = [name for name in names.NAMES
            if name in names.OTHERS or not (VARIANTS[name].overlong or VARIANTS[name].refill)]
@@ -35,11 +35,11 @@ def test_the_names_are_known_without_torch():
 
 
 @pytest.mark.parametrize("name", TRAINED)
-@pytest.mark.skipif(not SOLUTION.exists(), reason="without the solutions")
+@needs_solution
 def test_train_hf_computes_what_compare_does(name):
     """Loss, gradient and advantages, for every name that both know."""
     pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
-    from beyond.hf.config import GRPOConfig
+    from beyond.config import GRPOConfig
     from beyond.student import plugins
     from tests.labfile import load_lab
 
@@ -58,7 +58,7 @@ def test_train_hf_computes_what_compare_does(name):
 
 def test_what_is_set_by_hand_wins():
     pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
-    from beyond.hf.config import GRPOConfig
+    from beyond.config import GRPOConfig
     from beyond.student.plugins import with_own
 
     by_hand = {"adv": "whitened", "clip_epsilon": 0.3, "clip_high": 0.4, "kl_beta": 0.01}

@@ -23,13 +23,13 @@ from pathlib import Path
 import torch
 
 import tinylm
-from beyond import GRPOConfig, GRPOTrainer, train_hf
+from beyond import GRPOConfig, GRPOTrainer, tiny, train_hf
 from beyond.hf import backend
 from beyond.hf.batches import cut, part_of
 from beyond.hf.whole_step import LabStep
 from beyond.parallel import ranks
 from beyond.parallel.ranks import World, full, gather
-from beyond.tests import tiny
+from beyond.tests.short_runs import digits
 from beyond.tests.tinylm_hf import TinyLMForCausalLM, tokenizer_of_tinylm
 
 ALONE, LIMIT = World(), 240
@@ -51,11 +51,6 @@ CASES = {
 }
 
 FEW = ["lab", "accumulation", "one token"]  # on 4 processes, unless LAB15_SLOW is set
-
-
-def digits(response, answer):
-    """Return the share of digits in a response."""
-    return sum(c in "0123456789" for c in response) / max(1, len(response))
 
 
 def trainer(world, folder="", llama=True, **changes):

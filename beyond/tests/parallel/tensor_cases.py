@@ -13,12 +13,11 @@ from pathlib import Path
 
 import torch
 
-from beyond import GRPOConfig, GRPOTrainer
+from beyond import GRPOConfig, GRPOTrainer, tiny
 from beyond.hf import backend
 from beyond.parallel import ranks as parallel
 from beyond.parallel import tensor
 from beyond.parallel.ranks import gather
-from beyond.tests import tiny
 from beyond.tests.parallel import cases as cases
 from beyond.tests.parallel.cases import ALONE, apart
 

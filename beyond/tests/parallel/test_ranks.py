@@ -5,9 +5,7 @@ The processes run parallel/cases.py once for the whole file; the tests read what
 
 import json
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,16 +14,14 @@ pytest.importorskip("transformers", reason="pip install -r beyond/requirements.t
 if not hasattr(os, "fork"):
     pytest.skip("torch has no gloo processes to fork here", allow_module_level=True)
 
-from beyond import GRPOConfig
+from beyond import GRPOConfig, tiny
 from beyond.hf.batches import check_parts, in_order, part_of
 from beyond.parallel import ranks
 from beyond.parallel.ranks import World
 from beyond.saving import checkpoints
-from beyond.tests import tiny
-from beyond.tests.hf.test_trainer import lines
 from beyond.tests.parallel import cases as cases
-
-TOP = Path(__file__).resolve().parents[3]
+from beyond.tests.processes import ended
+from beyond.tests.short_runs import lines
 
 # Kills a rank, later fails on one, later presses Ctrl-C: each in a life of its own of the job.
 REWARD = """
@@ -51,19 +47,11 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("many processes")
     tiny.write_jsonl(made / "rows.jsonl", tiny.rows(6))
     (made / "reward.py").write_text(REWARD, encoding="utf-8")
-    tiny.model().save_pretrained(made / "model")
-    tiny.tokenizer().save_pretrained(made / "model")
-    done = run(["-m", "beyond.tests.parallel.cases", str(made), "2", "4"])
-    assert done.returncode == 0, done.stdout[-3000:]
+    tiny.save(made / "model")
+    command = [sys.executable, "-m", "beyond.tests.parallel.cases", str(made), "2", "4"]
+    code, said = ended(command, 300)
+    assert code == 0, said[-3000:]
     return made
-
-
-def run(command, **more):
-    """Return a finished Python process, its output as one text; 5 minutes at most."""
-    return subprocess.run(
-        [sys.executable, *command], cwd=TOP, env=os.environ | {"OMP_NUM_THREADS": "1"} | more,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
-        errors="replace", check=False, timeout=300)
 
 
 def found(folder, size, name):
@@ -156,13 +144,13 @@ def test_one_process_goes_on_where_two_were(folder, kept):
 def test_a_killed_rank_an_error_and_ctrl_c(folder):
     """One job under torchrun: each time it goes on from the last checkpoint, to the bit."""
     out = folder / "disturbed"
-    done = run(["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "2",
-                "--monitor-interval", "0.1", "-m", "beyond.train_hf", "--resume",
-                *cases.command(folder, out.name)])
-    assert "no checkpoint in" in done.stdout and "starting at step 0" in done.stdout
-    assert "exitcode: -9" in done.stdout and "resumed at step 3" in done.stdout
-    assert "ValueError: the judge has no answer" in done.stdout
-    assert "resumed at step 5" in done.stdout and "Stopped by Ctrl-C after" in done.stdout
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+                "--max-restarts", "2", "--monitor-interval", "0.1", "-m", "beyond.train_hf"]
+    _, said = ended([*torchrun, "--resume", *cases.command(folder, out.name)], 300)
+    assert "no checkpoint in" in said and "starting at step 0" in said
+    assert "exitcode: -9" in said and "resumed at step 3" in said
+    assert "ValueError: the judge has no answer" in said
+    assert "resumed at step 5" in said and "Stopped by Ctrl-C after" in said
     steps = lines(out, "training_log")
     assert [x["step"] for x in steps] == list(range(1, len(steps) + 1))
     assert 8 <= len(steps) <= 9  # Ctrl-C came in the 8th

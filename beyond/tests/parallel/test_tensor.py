@@ -5,6 +5,7 @@ The processes run parallel/tensor_cases.py once for the whole file; the tests re
 
 import json
 import os
+import sys
 
 import pytest
 import torch
@@ -13,23 +14,23 @@ pytest.importorskip("transformers", reason="pip install -r beyond/requirements.t
 if not hasattr(os, "fork"):
     pytest.skip("torch has no gloo processes to fork here", allow_module_level=True)
 
-from beyond import GRPOConfig
+from beyond import GRPOConfig, tiny
 from beyond.hf.batches import check_parts
 from beyond.parallel import ranks
 from beyond.parallel.ranks import World
 from beyond.parallel.tensor import one_of, plan_of, split
-from beyond.tests import tiny
-from beyond.tests.hf.test_trainer import lines
 from beyond.tests.parallel import tensor_cases
-from beyond.tests.parallel.test_ranks import run
+from beyond.tests.processes import ended
+from beyond.tests.short_runs import lines
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Return a folder in which two processes have left what they found."""
     made = tmp_path_factory.mktemp("tensor parallel")
-    done = run(["-m", "beyond.tests.parallel.tensor_cases", str(made)])
-    assert done.returncode == 0, done.stdout[-3000:]
+    command = [sys.executable, "-m", "beyond.tests.parallel.tensor_cases", str(made)]
+    code, said = ended(command, 300)
+    assert code == 0, said[-3000:]
     return made
 
 

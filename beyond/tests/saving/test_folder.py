@@ -11,12 +11,10 @@ import pytest
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 import lab15_run
-from beyond import sft, train_hf
+from beyond import sft, tiny, train_hf
 from beyond.saving import checkpoints, record
 from beyond.saving.folder import RunFolder, continues, spoken
-from beyond.tests import tiny
-from beyond.tests.hf.test_commands import sft_trainer
-from beyond.tests.hf.test_trainer import KillAt, Killed, lines, trainer, weights
+from beyond.tests.short_runs import KillAt, Killed, lines, sft_trainer, trainer, weights
 
 TOP = Path(__file__).resolve().parents[3]
 
@@ -29,14 +27,6 @@ def state_of(folder):
     """Return every file of a folder with its content."""
     return {str(path.relative_to(folder)): path.read_bytes()
             for path in sorted(Path(folder).rglob("*")) if path.is_file()}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    made = tmp_path_factory.mktemp("model")
-    tiny.model().save_pretrained(made)
-    tiny.tokenizer().save_pretrained(made)
-    return made
 
 
 @pytest.fixture

@@ -8,21 +8,12 @@ import yaml
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
-from beyond import sft, train_hf
+from beyond import sft, tiny, train_hf
 from beyond.saving import record
-from beyond.tests import tiny
-from beyond.tests.hf.test_commands import SOLUTION, needs_solution
-from beyond.tests.hf.test_trainer import digits, lines, trainer
+from beyond.tests.short_runs import digits, lines, trainer
+from beyond.tests.solution import SOLUTION, needs_solution
 
 REWARD = "def mine(response, answer):\n    return float(len(response) % 3)\n"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    made = tmp_path_factory.mktemp("model")
-    tiny.model().save_pretrained(made)
-    tiny.tokenizer().save_pretrained(made)
-    return made
 
 
 @pytest.fixture

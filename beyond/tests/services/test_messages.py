@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import tinylm
-from beyond.hf.config import GRPOConfig
+from beyond.config import GRPOConfig
 from beyond.services.config import Role, ServicesConfig, add_arguments, from_flags
 from beyond.services.messages import (
     Completion,

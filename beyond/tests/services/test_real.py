@@ -19,7 +19,8 @@ import torch
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 pytest.importorskip("monarch", reason="pip install -r beyond/requirements-monarch.txt")
 
-from beyond.hf.config import GRPOConfig
+from beyond import tiny
+from beyond.config import GRPOConfig
 from beyond.hf.policy import load_policy
 from beyond.hf.trainer import GRPOTrainer
 from beyond.saving import checkpoints, record
@@ -28,7 +29,6 @@ from beyond.services.config import ServicesConfig
 from beyond.services.controller import Services
 from beyond.student.named import load_reward
 from beyond.tasks.rewards import combined
-from beyond.tests import tiny
 
 if not sys.platform.startswith("linux"):
     pytest.skip("these tests look into /proc", allow_module_level=True)
@@ -46,8 +46,7 @@ slow = pytest.mark.skipif(not os.environ.get("LAB15_SLOW"), reason="slow: LAB15_
 def folder(tmp_path_factory):
     """Return a folder with a model, rows and a reward."""
     top = tmp_path_factory.mktemp("real")
-    tiny.model().save_pretrained(top / "model")
-    tiny.tokenizer().save_pretrained(top / "model")
+    tiny.save(top / "model")
     tiny.write_jsonl(top / "rows.jsonl", tiny.rows(7))
     (top / "mine.py").write_text(MINE, encoding="utf-8")
     return top

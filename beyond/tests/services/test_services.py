@@ -24,8 +24,8 @@ pytest.importorskip("monarch", reason="pip install -r beyond/requirements-monarc
 from monarch.actor import Actor, endpoint
 
 import tinylm
-from beyond import services_run
-from beyond.hf.config import GRPOConfig
+from beyond import services_run, tiny
+from beyond.config import GRPOConfig
 from beyond.services import processes
 from beyond.services.actors import RewardActor
 from beyond.services.config import ServicesConfig
@@ -34,7 +34,6 @@ from beyond.services.processes import Dead, Replica, forgive_faults
 from beyond.services.vllm import VLLMGenerator
 from beyond.student.checks import Fault
 from beyond.student.plugins import load_student
-from beyond.tests import tiny
 from beyond.tests.services.fake_vllm import running
 
 TOP = Path(__file__).resolve().parents[3]
@@ -404,8 +403,7 @@ def test_a_trainer_that_hangs_is_replaced_after_the_timeout(tmp_path):
 
 def hf_folder(path):
     """Write a tiny HuggingFace model; return its folder."""
-    tiny.model().save_pretrained(path)
-    tiny.tokenizer().save_pretrained(path)
+    tiny.save(path)
     return str(path)
 
 

@@ -10,7 +10,6 @@ import tinylm
 from beyond import staleness
 from beyond.services import staleness_run
 from beyond.staleness import RESULTS, SETS, STALENESS, Setting, by_setting, missing, read
-from notebooks.figures import staleness as figure
 from tests.labfile import ROOT, load_lab
 
 SETTINGS = [s for settings in SETS.values() for s in settings]
@@ -151,19 +150,7 @@ def test_a_run_with_services_gives_a_curve():
     assert 0 < run["at"][1] < run["at"][2] and all(0 <= x <= 1 for x in run["sampled"])
 
 
-# ---------------------------------------------------------------- figure and kept results
-
-
-def test_the_figure_says_what_the_runs_say(tmp_path):
-    runs = [made(Setting(1, "tis")), made(Setting(1, "tis"), 1, at=[0.0, 3.0, 8.0])]
-    told = figure.numbers(runs)
-    assert told["at50"] == 0.8 and told["ms"] == pytest.approx(50)  # of 40, 40, 60, 100
-    assert told["reach"] == pytest.approx((3.0 + 5.5) / 2)  # 0.85 is half-way from 0.8 to 0.9
-    assert told["lag"] == pytest.approx(0.2) and told["wait_share"] == pytest.approx(3 / 16)
-    assert "reach" not in figure.numbers([made(Setting(1, "tis"), sampled=[0.4, 0.5, 0.6])])
-    with pytest.raises(FileNotFoundError, match="none_16.*python -m beyond.staleness"):
-        staleness.keep(tmp_path / "r.jsonl", {}, runs)
-        figure.load(tmp_path / "r.jsonl")
+# ---------------------------------------------------------------- kept results
 
 
 def test_kept_runs_are_complete():

@@ -5,25 +5,23 @@ import json
 import re
 import sys
 import types
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 import tinylm
-from beyond import GRPOConfig
+from beyond import GRPOConfig, tiny
 from beyond.hf import backend
 from beyond.hf import policy as hf_policy
 from beyond.saving import logs
 from beyond.student import plugins
 from beyond.student.checks import LabError, how_to_test
 from beyond.tasks import data, reward_calls
-from beyond.tests import tiny
-from beyond.tests.hf.test_trainer import trainer
+from beyond.tests.short_runs import trainer
+from beyond.tests.solution import SOLUTION, needs_solution
 
-SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "lab15_grpo.py"
-pytestmark = pytest.mark.skipif(not SOLUTION.exists(), reason="without the solutions")
+pytestmark = needs_solution
 
 
 def student(folder, name, body):

@@ -163,7 +163,7 @@ def gives_nothing(prompts, responses):
 @pytest.mark.parametrize("reward, said", [
     (lambda response, colour: 1.0, "needs 'colour', and the data has no such column; there are"),
     (lambda prompts, responses, level: level, "needs 'level'"),
-    (gives_nothing, "reward gives_nothing gave None, not a list of 1 scores"),
+    (gives_nothing, "reward gives_nothing gave None, not a list of 1 score"),
     (lambda prompts, responses: 1.0, "gave 1.0, not a list"),
     (lambda prompts, responses: {"a": 1.0}, "not a list"),
     (FormatReward(lambda r: r[9]), r"FormatReward \(<lambda>\): sample 0 \('a'\) raised Index"),
@@ -221,7 +221,7 @@ def test_lines_end_at_line_feeds_alone_and_bytes_that_are_no_text_are_named(tmp_
     path = tmp_path / "x.jsonl"
     good = json.dumps({"prompt": "a\u2028b\u0085c", "answer": "1"}, ensure_ascii=False).encode()
     path.write_bytes(good + b"\r\n" + b'{"prompt": "\xff", "answer": "1"}\n' + b"[" * 9999 + b"\n")
-    with pytest.warns(UserWarning, match="2 left out, 1 rows kept: .*line 2: not JSON.*line 3"):
+    with pytest.warns(UserWarning, match="2 left out, 1 row kept: .*line 2: not JSON.*line 3"):
         rows = data.load_rows(path)
     assert [row["prompt"] for row in rows] == ["a\u2028b\u0085c"]
     with pytest.raises(ValueError, match="max_samples = 0"):

@@ -134,7 +134,7 @@ def test_forms_and_columns():
         (lambda response: {"first": 1.0}[response], r"sample 1 \('second'\) raised KeyError"),
         (lambda prompts, responses: [1.0, math.nan], r"sample 1 \('second'\) got nan"),
         (lambda prompts, responses: [1.0, "good"], "sample 1"),
-        (lambda prompts, responses: [1.0], "1 scores for 2 responses"),
+        (lambda prompts, responses: [1.0], "1 score for 2 responses"),
         (lambda prompts, responses: prompts[5], "raised IndexError"),
     ],
 )
@@ -179,7 +179,7 @@ def test_a_reward_that_hangs_is_ended_by_its_time_limit(reward, thread):
         worker.join(60)
     else:
         run()
-    assert said and said[0].startswith(f"reward {reward.__name__}: no scores for 1 responses within"
+    assert said and said[0].startswith(f"reward {reward.__name__}: no scores for 1 response within"
                                        " 0.2 s") and "reward_timeout" in said[0]
     assert call(lambda response: 1.0, ["p"], ["a"], {}, timeout=60).scores == [1.0]
 
@@ -222,7 +222,7 @@ def test_a_local_gsm8k_file_is_parsed(tmp_path):
         rows = data.load_gsm8k(path=path)
     assert [row["reference"] for row in rows] == ["1200"]
     text = str(said[0].message)
-    assert "3 left out, 1 rows kept" in text and "line 2: not JSON" in text and "line 4" in text
+    assert "3 left out, 1 row kept" in text and "line 2: not JSON" in text and "line 4" in text
 
 
 def test_jsonl_keeps_its_columns_and_a_useless_file_is_named(tmp_path):

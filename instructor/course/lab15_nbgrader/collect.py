@@ -32,7 +32,8 @@ def take(path: Path, folder: Path) -> list[str]:
         with zipfile.ZipFile(path) as file:
             entries = file.infolist()
             if (more := len(entries) - MOST) > 0:
-                notes.append(f"{more} files beyond the first {MOST} were not looked at")
+                notes.append(f"{more} file{'s' * (more != 1)} beyond the first {MOST} "
+                             f"{'was' if more == 1 else 'were'} not looked at")
                 entries = entries[:MOST]
             for name in WANTED:
                 found = [e for e in entries if PurePosixPath(e.filename).name == name]
@@ -136,7 +137,8 @@ def from_folder(source: Path, target: Path) -> list[str]:
             else:
                 left.append(path)
         if left:
-            notes.append(f"{name!a}: {len(left)} files larger than {LARGEST >> 20} MiB, left out: "
+            notes.append(f"{name!a}: {len(left)} file{'s' * (len(left) != 1)} larger than "
+                         f"{LARGEST >> 20} MiB, left out: "
                          f"{', '.join(ascii(p.name) for p in left[:3])}")
         if not any(p.name in WANTED for p in files if p not in left):
             notes.append(f"{name!a}: neither {WANTED[0]} nor {WANTED[1]}; there is: "

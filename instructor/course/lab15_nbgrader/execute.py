@@ -126,14 +126,15 @@ def clean(outputs: Any) -> list[NotebookNode]:
         elif kind == "error":
             lines = [_text(line, 2000) for line in list(output.get("traceback") or [])]
             if len(lines) > MOST_LINES:
-                lines = [*lines[:MOST_LINES], f"({len(lines) - MOST_LINES} more lines left out)"]
+                rest = len(lines) - MOST_LINES
+                lines = [*lines[:MOST_LINES], f"({rest} more line{'s' * (rest > 1)} left out)"]
             name, value = _text(output.get("ename"), 80), _text(output.get("evalue"), 500)
             found.append(new_output("error", ename=name, evalue=value, traceback=lines))
         elif kind in ("display_data", "execute_result"):
             if data := _harmless(output.get("data")):
                 found.append(new_output("display_data", data=data))
     if (more := len(outputs) - MOST_OUTPUTS) > 0:
-        text = f"(and {more} more outputs of this cell, left out)\n"
+        text = f"(and {more} more output{'s' * (more != 1)} of this cell, left out)\n"
         found.append(new_output("stream", name="stdout", text=text))
     return found
 

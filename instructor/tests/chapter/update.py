@@ -14,6 +14,7 @@ import sys
 
 from instructor.tests.chapter import comments, facts
 from instructor.tests.chapter.comments import CHAPTER, NOTES, PAGES, Check, Scope, numbers
+from lab15_run import piped
 from tests.labfile import ROOT
 
 _READERS = r"fig|run|run_at|bug|trial|curve|tail|bench|compared|refill_\w+"
@@ -104,4 +105,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(piped(main))

@@ -11,6 +11,7 @@ import re
 from typing import NamedTuple
 
 from instructor.tests.chapter import comments
+from lab15_run import piped
 
 PATH = range(1, 9)  # the sections that the lab needs, whatever else is read
 MOST_WORDS = 7000  # in these sections together
@@ -74,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    piped(main)

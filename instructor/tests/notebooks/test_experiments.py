@@ -11,7 +11,7 @@ from notebooks.figures.style import first, last, mean, read_json
 
 SHORT = {"iters": 3, "eval_n": 20, "eval_every": 2, "prompts_per_iter": 2, "G": 2}
 FILES = {name: RUNS / f"{name}.json" for name in TABLE}
-FILES |= {f"detective_{n}": detective.path_of(n) for n in detective.NUMBERS}
+FILES |= {name: RUNS / f"{name}.json" for name in map(detective.name_of, detective.NUMBERS)}
 
 
 # ---------------------------------------------------------------- the table

@@ -14,6 +14,7 @@ from matplotlib.text import Text
 from beyond.bench import sft
 from beyond.compare import __main__ as compare
 from beyond.compare import figures as compare_figures
+from beyond.staleness import keep
 from notebooks.figures import __main__ as figures
 from notebooks.figures import accuracy, class_curves, estimators, staleness, style
 from tests import labfile
@@ -263,6 +264,21 @@ def test_staleness_is_a_difference_seed_by_seed():
     assert x == [0, 10] and rows == [[0, pytest.approx(-0.1)], [0, pytest.approx(-0.05)]]
     with pytest.raises(ValueError, match="seed 7"):
         staleness.difference([run(7, 0.5, 0.6)], base)
+
+
+def test_staleness_says_what_the_runs_say(tmp_path):
+    def run(sampled=(0.4, 0.8, 0.9), at=(0.0, 2.0, 4.0)):
+        return {"updates": [0, 50, 100], "sampled": sampled, "at": at, "clip": [0.01, 0.03],
+                "lag": [0.1, 0.3], "parts": {"train": 3.0, "wait": 1.0}}
+
+    told = staleness.numbers([run(), run(at=(0.0, 3.0, 8.0))])
+    assert told["at50"] == 0.8 and told["ms"] == pytest.approx(50)  # of 40, 40, 60, 100
+    assert told["reach"] == pytest.approx((3.0 + 5.5) / 2)  # 0.85 is half-way from 0.8 to 0.9
+    assert told["lag"] == pytest.approx(0.2) and told["wait_share"] == pytest.approx(3 / 16)
+    assert "reach" not in staleness.numbers([run(sampled=(0.4, 0.5, 0.6))])
+    keep(tmp_path / "r.jsonl", {}, [])
+    with pytest.raises(FileNotFoundError, match="none_16.*python -m beyond.staleness"):
+        staleness.load(tmp_path / "r.jsonl")
 
 
 # ---------------------------------------------------------------- a class's own curves

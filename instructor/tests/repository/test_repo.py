@@ -279,6 +279,43 @@ def test_readme_names_every_room_and_no_other():
     assert not gone, f"README.md names files that do not exist: {gone}"
 
 
+TREES = ("tests/", "beyond/tests/", "instructor/tests/")
+
+
+def imported_tests(code):
+    """Return the tests that a text imports, anywhere in it and in the programs that it quotes."""
+    names = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names += [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names += re.findall(r"\b(?:from|import) +([\w.]+)", node.value)
+    return [part for name in names for part in name.split(".") if part.startswith("test_")]
+
+
+def test_tests_never_import_tests():
+    """What tests share stands in a conftest.py, or in a helper named for what it holds."""
+    found = {name: imported_tests(text(name)) for name in python_files()
+             if name.startswith(TREES) and name != "instructor/tests/repository/test_repo.py"}
+    assert len(found) > 100 and all(any(n.startswith(tree) for n in found) for tree in TREES)
+    wrong = {name: names for name, names in found.items() if names}
+    assert not wrong, "\n".join(f"{name} imports {names}" for name, names in wrong.items())
+
+
+@pytest.mark.parametrize("code, found", [
+    ("from beyond.tests.hf.test_trainer import lines", ["test_trainer"]),
+    ("from .test_trainer import lines", ["test_trainer"]),
+    ("from . import test_trainer", ["test_trainer"]),
+    ("from a import (\n    b,\n    test_trainer,\n)", ["test_trainer"]),
+    ("import beyond.tests.hf.test_trainer as t", ["test_trainer"]),
+    ("def f():\n    import test_trainer", ["test_trainer"]),
+    ('"from beyond.tests.hf.test_trainer import lines"', ["test_trainer"]),
+    ("from beyond.tests.short_runs import lines\nimport pytest\n\ndef test_a(): pass", []),
+])
+def test_an_import_of_a_test_is_seen(code, found):
+    assert imported_tests(code) == found
+
+
 def test_top_level_stays_small():
     known = """README.md CONTRIBUTING.md chapter.md lab15_grpo.py lab15_run.py tinylm.py
         requirements.txt Makefile pyproject.toml LICENSE CITATION.cff tests notebooks solutions

@@ -2,7 +2,7 @@
 
 from matplotlib.ticker import NullLocator
 
-from notebooks.detective import NUMBERS, path_of
+from notebooks.detective import NUMBERS, name_of
 from notebooks.experiments import load
 from notebooks.figures.style import QUANTITIES, band, columns, last, mean, new_figure, sources
 
@@ -20,7 +20,7 @@ SHARE = (("linear", {}), (-0.03, 1.05), (0, 0.5, 1))
 
 def runs_of(number):
     """Return the runs of a number."""
-    return load(path_of(number).stem)
+    return load(name_of(number))
 
 
 def collect(_):
@@ -32,7 +32,7 @@ def collect(_):
                           ("loss", "loss"), ("kl", "kl"), ("ent", "entropy"),
                           ("zero", "frac_zero_signal"), ("clip", "clip_frac")):
             summary[f"{word}_{number}"] = mean(last(runs, key))
-    return {"summary": summary, "sources": sources(*(path_of(n).stem for n in NUMBERS))}
+    return {"summary": summary, "sources": sources(*map(name_of, NUMBERS))}
 
 
 def alt(results):

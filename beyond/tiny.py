@@ -55,6 +55,12 @@ def model(seed: int = 0, size: int = 32):
     return made
 
 
+def save(folder) -> None:
+    """Write the model and the tokenizer into a folder, as from_pretrained reads them."""
+    model().save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+
+
 def rows(n: int = 8) -> list[dict]:
     """Return n sums as prompts with references."""
     return [{"prompt": f"{i}+{i % 3}=", "reference": str(i + i % 3)} for i in range(n)]

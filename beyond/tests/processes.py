@@ -1,4 +1,4 @@
-"""Start programs for the tests of beyond.launch so that none outlives its test."""
+"""Start programs of several processes so that none outlives its test."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TOP = Path(__file__).resolve().parents[3]
+TOP = Path(__file__).resolve().parents[2]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]  # a free port
 
 
