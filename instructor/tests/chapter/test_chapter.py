@@ -178,14 +178,16 @@ def lab_settings(flags):
 
 
 def check_module(module, flags):
-    """Assert that a module exists and that its source knows the flags."""
+    """Assert that a module exists, and that its source knows the flags, or that of its imports."""
     spec = find_spec(module)
     assert spec is not None, f"there is no module {module}"
     path = spec.origin
     if spec.submodule_search_locations:
         path = find_spec(f"{module}.__main__").origin
-    with open(path, encoding="utf-8") as file:
-        source = file.read()
+    source = Path(path).read_text(encoding="utf-8")
+    above = module.rpartition(".")[0]
+    for name in re.findall(rf"^from ({re.escape(above)}\.\w+) import", source, re.M):
+        source += Path(find_spec(name).origin).read_text(encoding="utf-8")
     for flag in flags:
         if flag.startswith("--"):
             assert f'"{flag.split("=")[0]}"' in source, f"{module} has no {flag}"

@@ -162,11 +162,11 @@ def beliefs():
 
 
 @pytest.mark.parametrize("title", beliefs())
-def test_a_belief_is_met_by_a_figure_or_a_message(title):
+def test_a_figure_or_a_message_corrects_a_belief(title):
     part = beliefs()[title]
-    for label in ("Tempting, because", "True is:", "Meets it:", "Ask:"):
+    for label in ("Tempting because", "In fact:", "Shown by:", "Ask:"):
         assert part.count(f"- **{label}**") == 1, label
-    answer = part[part.index("- **Meets it:**") : part.index("- **Ask:**")]
+    answer = part[part.index("- **Shown by:**") : part.index("- **Ask:**")]
     figures = re.findall(r"\[\w+\]\(../../(notebooks/figures/[\w.]+)\)", answer)
     assert all((TOP / figure).is_file() for figure in figures)
     assert figures or re.search(r"`task\d\.\w+`", answer)
