@@ -4,7 +4,7 @@ import { change, state } from "../state.js";
 import { CONFIG, nextStep, startRun } from "../step.js";
 import { makeRandom } from "../random.js";
 import { answers, backward, forward } from "../tinylm.js";
-import { modelAt, once, stepOf } from "../lab.js";
+import { answersAt, modelAt, onceLarge, stepOf } from "../lab.js";
 import { room } from "../draw/axes.js";
 import { answerBars } from "../draw/answers.js";
 import { lineChart, DASHES } from "../draw/lines.js";
@@ -26,13 +26,13 @@ function watched() {
 
 // A run from a checkpoint on one sum, and what it has shown so far; it grows as far as asked.
 function runOf(step, sum, seed, rate) {
-  return once(`run ${step} ${sum} ${seed} ${rate}`, () => {
+  return onceLarge(`run ${step} ${sum} ${seed} ${rate}`, () => {
     const run = startRun(modelAt(step).flat, { ...CONFIG, lr: rate * CONFIG.lr });
     return {
       run,
       random: makeRandom(seed),
       sums: watched(),
-      shown: [look(run.policy, watched())],
+      shown: [watched().map((s) => answersAt(step, s).numbers)],
       updates: [],
     };
   });
