@@ -24,7 +24,9 @@ export function sampleGroup(model, prompts, G, temperature, random) {
 // The start of an update on a group: all that stays as it is while the policy takes its steps.
 // lossName is one of losses.js; its own settings count there, for "grpo" those of cfg. `scored`:
 // { now, ref }, what score says under policy and ref, where the caller knows it already.
-export function startUpdate(policy, ref, adam, group, cfg = CONFIG, lossName = "grpo", scored = {}) {
+export function startUpdate(
+  policy, ref, adam, group, cfg = CONFIG, lossName = "grpo", scored = {},
+) {
   const { out, rewards, G } = group;
   const scaleStd = cfg.scaleStd && LOSSES[lossName].adv === "group";
   const now = scored.now ?? score(policy, out);
