@@ -3,6 +3,7 @@
     python -m notebooks.explore                                  writes explore.html
     python -m notebooks.explore --lab lab15_grpo.py --out mine.html    with your own numbers
     python -m notebooks.explore --run runs/seed0                 with the curves of your run
+    python -m notebooks.explore --run runs/seed0 --run runs/b    with those of two of your runs
 
 The page needs no network and no Python: the model in it samples and learns in your browser.
 """
@@ -26,21 +27,24 @@ def main(argv=None):
                         help="the page; default explore.html")
     parser.add_argument("--lab", type=Path, metavar="FILE",
                         help="a lab file: its five functions run on the page's batches")
-    parser.add_argument("--run", type=Path, metavar="FOLDER",
-                        help="the folder of a training run: its curves stand in scene 7")
+    parser.add_argument("--run", type=Path, metavar="FOLDER", action="append", default=[],
+                        help="the folder of a training run: its curves stand in scene 7; give "
+                             "--run again for another run")
     flags = parser.parse_args(argv)
-    lab, run, out = (path and path.expanduser() for path in (flags.lab, flags.run, flags.out))
+    lab, out, *runs = (path and path.expanduser() for path in (flags.lab, flags.out, *flags.run))
     try:
         if out.is_dir():
             raise ValueError(f"{out} is a folder; give the name of a file with --out")
-        size = build.write(out, lab, run)
+        size = build.write(out, lab, runs)
     except (ValueError, OSError) as error:
         print(f"no page was written: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped; no page was written", file=sys.stderr)
         return 130
-    print(f"{out.absolute()} ({size / 1e6:.1f} MB): open it in a browser")
+    where = "; scene 8 has your numbers" if lab else ""
+    where += "; scene 7 has your curves" if runs else ""
+    print(f"{out.absolute()} ({size / 1e6:.1f} MB): open it in a browser{where}")
     return 0
 
 

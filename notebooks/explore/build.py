@@ -1,17 +1,18 @@
 """Put the page together: one file of html, style, script, models and curves, and nothing else."""
 
 import base64
+import hashlib
 import json
 from pathlib import Path
 
 import tinylm
 from lab15_run import read_json
-from notebooks.explore import bundle, curves, mine, weights
+from notebooks.explore import bundle, curves, mine, own, weights
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "data"
 LARGEST = 5_000_000  # bytes of the page
-PARTS = ("style", "vendor", "data", "script")  # marks of page.html, a line each
+PARTS = ("policy", "style", "vendor", "data", "script")  # marks of page.html, a line each
 
 
 def as_json(value):
@@ -40,33 +41,44 @@ def read_page(folder=DATA):
             "iterations": training["iterations"]}
 
 
-def parts(lab=None, run=None):
+def parts(lab=None, runs=()):
     """Return the parts of the page by name, as html.
 
     Args:
         lab: a student's lab file, whose numbers are put into the page; None: no student's.
-        run: the folder of a training run, whose curves are put into the page; None: no run's.
+        runs: folders of training runs, whose curves are put into the page.
 
     Raises:
-        ValueError: the lab file, the run or the data cannot be used; one line that says why.
+        ValueError: the lab file, a run or the data cannot be used; one line that says why.
     """
     page = read_page()
     training = {k: v for k, v in page["training"].items() if k != "held_out"}
     data = {"batches": page["batches"], "training": training, "runs": curves.experiments(),
             "detective": curves.detective(), "mine": lab and mine.mine(lab, page),
-            "run": run and curves.own(run)}
+            "own": own.runs(runs, page["training"])}
     style = "\n".join(read(path) for path in sorted((HERE / "style").glob("*.css")))
     vendor = [(path.stem, read(path)) for path in sorted((HERE / "vendor").glob("*.js"))]
     packed = base64.b64encode(page["packed"]).decode()
-    script = bundle.bundle(HERE / "js" / "main.js", HERE)
+    script = "\n" + closed(bundle.bundle(HERE / "js" / "main.js", HERE), "the modules")
+    vendor = {name: "\n" + closed(text, name) for name, text in vendor}
     return {
+        "policy": policy([*vendor.values(), script]),
         "style": f"<style>\n{style}</style>",
-        "vendor": "\n".join(f'<script data-from="{name}">\n{closed(text, name)}</script>'
-                            for name, text in vendor),
+        "vendor": "\n".join(f'<script data-from="{name}">{text}</script>'
+                            for name, text in vendor.items()),
         "data": f'<script type="application/json" id="page-data">{as_json(data)}</script>\n'
                 f'<script type="text/plain" id="page-weights">{packed}</script>',
-        "script": f"<script>\n{closed(script, 'the modules')}</script>",
+        "script": f"<script>{script}</script>",
     }
+
+
+def policy(scripts):
+    """Return the page's own security policy: these scripts run, and nothing else; no request."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'"
+                      for s in scripts)
+    return ("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+            f"script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+            "form-action 'none'\">")
 
 
 def read(path):
@@ -83,9 +95,9 @@ def closed(script, name):
     return script
 
 
-def page_html(lab=None, run=None):
+def page_html(lab=None, runs=()):
     """Return the whole page as text; see parts for the arguments."""
-    html, found = read(HERE / "page.html"), parts(lab, run)
+    html, found = read(HERE / "page.html"), parts(lab, runs)
     for name in PARTS:
         mark = f"<!-- {name} -->"
         if html.count(mark) != 1:
@@ -94,19 +106,19 @@ def page_html(lab=None, run=None):
     return html
 
 
-def write(out, lab=None, run=None):
+def write(out, lab=None, runs=()):
     """Write the page to a file, by way of a temporary name; return its size in bytes.
 
     Args:
         out: the file.
         lab: a student's lab file, or None.
-        run: the folder of a training run, or None.
+        runs: folders of training runs.
 
     Raises:
         ValueError: something cannot be used; one line that says why.
         OSError: the file cannot be written.
     """
-    data = page_html(lab, run).encode()
+    data = page_html(lab, runs).encode()
     if len(data) > LARGEST:
         raise ValueError(f"the page would have {len(data)} bytes, more than {LARGEST}")
     tinylm.write_file(out, lambda file: file.write(data))

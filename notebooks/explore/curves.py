@@ -1,8 +1,6 @@
-"""The curves of scene 7: runs of the chapter's experiments and of the detective, a reader's own."""
+"""The stored curves of scene 7: runs of the chapter's experiments and of the detective."""
 
-import json
 from importlib.util import find_spec
-from pathlib import Path
 
 from notebooks.experiments import RUNS, TABLE
 from notebooks.figures.style import mean, points, read_json, short
@@ -82,28 +80,3 @@ def detective():
     right = sorted(h for pair, h in pairs.items() if game.digest(*pair) in game.PAIRS)
     bugs = {letter: {"right": old, "wrong": new} for letter, (old, new) in game.BUGS.items()}
     return {"salt": game.SALT, "pairs": right, "runs": runs, "bugs": bugs, "hints": game.HINTS}
-
-
-def own(folder):
-    """Return the curves of a run that `python lab15_grpo.py --out FOLDER` has written.
-
-    Raises:
-        ValueError: there is no such run, or it cannot be read; one line that says what to do.
-    """
-    path = Path(folder) / "history.json"
-    if not path.is_file():
-        raise ValueError(f"{folder} holds no run (no history.json); give the folder of one, such "
-                         "as runs/seed0")
-    try:
-        history = json.loads(path.read_text(encoding="utf-8"))
-        curves = {key: curve([{"history": history}], key) for key in KEYS if history.get(key)}
-        iterations = len(history["loss"])
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path} is no history of a run ({why}); give the folder that training "
-                         "with --out has written") from None
-    if not curves:
-        raise ValueError(f"{path} has no iteration yet; train first")
-    config = Path(folder) / "config.json"
-    settings = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
-    return {"folder": str(folder), "iterations": iterations, "config": settings, "curves": curves}

@@ -29,6 +29,10 @@ export function percent(p) {
   return (x >= 99.95 ? "100" : x.toFixed(0)) + "%";
 }
 
+export function total(numbers) {
+  return numbers.reduce((a, b) => a + b, 0);
+}
+
 export function plural(n, one, many = one + "s") {
   return `${n} ${n === 1 ? one : many}`;
 }

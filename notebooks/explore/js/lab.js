@@ -1,10 +1,10 @@
 // What the scenes share: the stored models, and results that are computed once for a state.
 
 import { makeRandom } from "./random.js";
-import { answers, copyModel, score } from "./tinylm.js";
-import { groupAdvantages, groupParts, grpoLoss } from "./grpo.js";
+import { answerLogits, answersFrom, copyModel, score } from "./tinylm.js";
+import { groupParts, grpoLoss } from "./grpo.js";
 import { makeAdam } from "./adam.js";
-import { CONFIG, sampleGroup, update } from "./step.js";
+import { CONFIG, innerStep, sampleGroup, scoredNow, startUpdate } from "./step.js";
 import { loadCheckpoints, pageData } from "./data.js";
 
 export const checkpoints = [];
@@ -15,17 +15,22 @@ export async function load() {
   checkpoints.push(...(await loadCheckpoints()));
 }
 
-// The last few results by key, so that a redraw computes only what has changed.
-const kept = new Map();
-const KEEP = 400;
-
-export function once(key, compute) {
-  if (!kept.has(key)) {
-    if (kept.size >= KEEP) kept.delete(kept.keys().next().value);
-    kept.set(key, compute());
-  }
-  return kept.get(key);
+// A memory of the last results by key, so that a redraw computes only what has changed.
+function memory(size) {
+  const kept = new Map();
+  const recall = (key, compute) => {
+    if (!kept.has(key)) {
+      if (kept.size >= size) kept.delete(kept.keys().next().value);
+      kept.set(key, compute());
+    }
+    return kept.get(key);
+  };
+  recall.has = (key) => kept.has(key);
+  return recall;
 }
+
+export const once = memory(400); // numbers that a picture shows
+export const onceLarge = memory(12); // models that learn, with their optimizer: a megabyte each
 
 export function steps() {
   return checkpoints.map((c) => c.iteration);
@@ -43,7 +48,10 @@ export function stepOf(state, preferred) {
 
 export function answersAt(step, sum, temperature = 1) {
   return once(`answers ${step} ${sum} ${temperature}`, () =>
-    answers(modelAt(step), sum + "=", temperature),
+    answersFrom(
+      once(`logits ${step} ${sum}`, () => answerLogits(modelAt(step), sum + "=")),
+      temperature,
+    ),
   );
 }
 
@@ -51,7 +59,7 @@ export function answersAt(step, sum, temperature = 1) {
 // over them never waits.
 function computeAhead(sum) {
   const whenIdle = globalThis.requestIdleCallback ?? ((f) => setTimeout(f, 50));
-  const missing = steps().find((step) => !kept.has(`answers ${step} ${sum} 1`));
+  const missing = steps().find((step) => !once.has(`answers ${step} ${sum} 1`));
   if (missing === undefined || ahead.sum !== sum) return;
   whenIdle(() => {
     answersAt(missing, sum);
@@ -94,28 +102,37 @@ export function rewardsOf(state, group) {
   return state.rewards === null ? Array.from(group.rewards) : Array.from(state.rewards, Number);
 }
 
+// A policy that learns from a group, as far as it has been asked to: a slider over its steps takes
+// one more of them, and none on its way back.
+function learner(state, step) {
+  const { sumNow: sum, G, seed, eps, beta, std } = state;
+  const group = drawn(step, sum, G, 1, seed), ref = modelAt(steps()[0]);
+  const scored = onceLarge(`scored ${step} ${sum} ${G} ${seed}`, () => ({
+    now: score(modelAt(step), group.out),
+    ref: score(ref, group.out),
+  }));
+  return onceLarge(`learner ${step} ${sum} ${G} ${seed} ${eps} ${beta} ${std}`, () => {
+    const policy = copyModel(modelAt(step)),
+      cfg = { ...CONFIG, G, clipEps: eps, beta, scaleStd: std === 1 };
+    const adam = makeAdam(policy.flat.length, cfg);
+    return startUpdate(policy, ref, adam, group, cfg, "grpo", scored);
+  });
+}
+
+// The log-probabilities of the samples after n gradient steps.
+function logpAfter(learning, n) {
+  while (learning.inner.length < n) innerStep(learning);
+  return n < learning.inner.length ? learning.inner[n].logp : scoredNow(learning).logp;
+}
+
 // A group after some gradient steps on it: what the loss of the next step is made of.
 export function studied(state, preferredStep) {
   const step = stepOf(state, preferredStep);
-  const { sumNow: sum, G, seed, inner, eps, beta } = state;
-  const group = drawn(step, sum, G, 1, seed);
-  const key = `studied ${step} ${sum} ${G} ${seed} ${inner} ${eps} ${beta} ${state.std}`;
-  return once(key, () => {
-    const policy = copyModel(modelAt(step)),
-      ref = modelAt(steps()[0]);
-    const adv = groupAdvantages(group.rewards, G, state.std === 1);
-    const cfg = { ...CONFIG, G, clipEps: eps, beta, scaleStd: state.std === 1, innerSteps: inner };
-    if (inner > 0) update(policy, ref, makeAdam(policy.flat.length, { lr: cfg.lr }), group, cfg);
+  const { sumNow: sum, G, seed, inner, eps, beta, std } = state;
+  return once(`studied ${step} ${sum} ${G} ${seed} ${inner} ${eps} ${beta} ${std}`, () => {
+    const learning = learner(state, step), { group, adv, old, ref } = learning;
     const { B, T, mask } = group.out;
-    const batch = {
-      B,
-      T,
-      mask,
-      adv,
-      logp: score(policy, group.out).logp,
-      old: score(modelAt(step), group.out).logp,
-      ref: score(ref, group.out).logp,
-    };
+    const batch = { B, T, mask, adv, logp: logpAfter(learning, inner), old, ref };
     return {
       step,
       group,
@@ -123,8 +140,7 @@ export function studied(state, preferredStep) {
       rewards: group.rewards,
       adv,
       batch,
-      policy,
-      parts: groupParts(group.rewards, G, state.std === 1)[0],
+      parts: groupParts(group.rewards, G, std === 1)[0],
       loss: grpoLoss(batch, { clipEps: eps, beta }),
     };
   });

@@ -86,7 +86,8 @@ export function lossOf(name, batch, settings = {}) {
     for (let at = i * T; at < (i + 1) * T; at++) {
       if (mask[at]) [length, change] = [length + 1, change + logp[at] - old[at]];
     }
-    const weight = 1 / { response: B * Math.max(length, 1), token: total, constant: B * all.L }[mean];
+    const over = { response: B * Math.max(length, 1), token: total, constant: B * all.L };
+    const weight = 1 / over[mean];
     for (let at = i * T; at < (i + 1) * T; at++) {
       if (!mask[at]) continue;
       // GSPO's s moves by 1 / |y| of its own with each token, in all |y| terms: the same slope.

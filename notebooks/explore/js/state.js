@@ -64,8 +64,8 @@ const KEYS = {
   rate: [1, whole(1, 10)],
   loss: ["grpo", matching(/^[a-z_]{1,20}$/, PER_TASK)],
   length: [4, whole(1, 40)],
-  setting: ["G", matching(/^[A-Za-z_]{1,20}$/, PER_TASK)],
-  curve: ["acc_sampled", matching(/^[a-z_]{1,20}$/, PER_TASK)],
+  setting: ["beta", matching(/^[A-Za-z_]{1,20}$/, PER_TASK)],
+  curve: ["kl", matching(/^[a-z_]{1,20}$/, PER_TASK)],
   guesses: [1, whole(0, 1)],
   type: ["normal", oneOf("normal", "large")],
 };

@@ -19,36 +19,63 @@ export function sampleGroup(model, prompts, G, temperature, random) {
   return { out, prompts: asked, texts: out.texts, rewards, G };
 }
 
-// Task 5 without the sampling: learn from a group in cfg.innerSteps steps. Changes policy and adam.
-// Returns adv, old and ref; for every inner step its logp, loss and gradient norm; and the stats.
-// lossName is one of losses.js; its own settings count there, for "grpo" those of cfg.
-export function update(policy, ref, adam, group, cfg = CONFIG, lossName = "grpo") {
-  const { out, rewards, G } = group, { B, T, mask } = out;
+// ============================================================== Task 5, without the sampling
+
+// The start of an update on a group: all that stays as it is while the policy takes its steps.
+// lossName is one of losses.js; its own settings count there, for "grpo" those of cfg. `scored`:
+// { now, ref }, what score says under policy and ref, where the caller knows it already.
+export function startUpdate(
+  policy, ref, adam, group, cfg = CONFIG, lossName = "grpo", scored = {},
+) {
+  const { out, rewards, G } = group;
   const scaleStd = cfg.scaleStd && LOSSES[lossName].adv === "group";
-  const adv = groupAdvantages(rewards, G, scaleStd);
-  const before = score(policy, out), old = before.logp, refLogp = score(ref, out).logp;
-  const inner = [];
-  for (let step = 0; step < cfg.innerSteps; step++) {
-    const scored = step ? score(policy, out) : before; // the first step's policy is the old one
-    const batch = { B, T, logp: scored.logp, old, ref: refLogp, adv, mask };
-    const result = lossName === "grpo" ? grpoLoss(batch, cfg) : lossOf(lossName, batch);
-    const dLogp = result.dLogp || result.tokens.dLogp;
-    const grads = gradient(policy, scored, dLogp);
-    const gradNorm = clipGradNorm(grads, cfg.maxGradNorm);
-    adamStep(adam, policy.flat, grads);
-    inner.push({ ...result, logp: scored.logp, dLogp, gradNorm });
-  }
+  const now = scored.now ?? score(policy, out);
+  return {
+    policy, adam, group, cfg, lossName, now, inner: [], entropy: now.entropy, old: now.logp,
+    ref: (scored.ref ?? score(ref, out)).logp, adv: groupAdvantages(rewards, G, scaleStd),
+  };
+}
+
+// The samples under the policy of this moment; computed once between two steps.
+export function scoredNow(started) {
+  started.now ??= score(started.policy, started.group.out);
+  return started.now;
+}
+
+// One gradient step on the group. Changes policy and adam, and adds to `inner`: the logp before
+// the step, the loss and all that grpoLoss or lossOf say, and the gradient's norm.
+export function innerStep(started) {
+  const { policy, adam, group, cfg, lossName, old, ref, adv } = started;
+  const { B, T, mask } = group.out, scored = scoredNow(started);
+  const batch = { B, T, logp: scored.logp, old, ref, adv, mask };
+  const result = lossName === "grpo" ? grpoLoss(batch, cfg) : lossOf(lossName, batch);
+  const dLogp = result.dLogp || result.tokens.dLogp;
+  const grads = gradient(policy, scored, dLogp);
+  const gradNorm = clipGradNorm(grads, cfg.maxGradNorm);
+  adamStep(adam, policy.flat, grads);
+  started.now = null;
+  started.inner.push({ ...result, logp: scored.logp, dLogp, gradNorm });
+}
+
+// All cfg.innerSteps steps; see startUpdate for the arguments. Returns adv, old, ref, inner, and
+// the stats that grpo_step returns.
+export function update(policy, ref, adam, group, cfg = CONFIG, lossName = "grpo") {
+  const started = startUpdate(policy, ref, adam, group, cfg, lossName);
+  const { adv, old, inner, entropy } = started, { rewards, G, out: { mask } } = group;
+  for (let step = 0; step < cfg.innerSteps; step++) innerStep(started);
   const { loss, stats } = inner.at(-1);
   const groups = groupParts(rewards, G);
   const n = Math.max(1, mask.reduce((a, b) => a + b, 0));
   return {
-    adv, old, ref: refLogp, inner, stats: {
+    adv, old, ref: started.ref, inner, stats: {
       reward: rewards.reduce((a, b) => a + b, 0) / rewards.length, loss, ...stats,
       frac_zero_signal: groups.filter((g) => g.silent).length / groups.length,
-      entropy: before.entropy.reduce((a, b) => a + b, 0) / n,
+      entropy: entropy.reduce((a, b) => a + b, 0) / n,
     },
   };
 }
+
+// ============================================================== a run
 
 // A run in the page: a policy that starts from these weights, and stays near them by its KL.
 export function startRun(weights, cfg = {}) {

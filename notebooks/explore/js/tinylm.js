@@ -457,34 +457,46 @@ export function makeOut(prompts, responses) {
 
 // ============================================================== log-probs
 
+// What the model reads of each response (all but its last token), every different row once, and
+// which row that is: responses of a group often agree.
+function distinctRows({ prompts, responses }) {
+  const rows = [], places = new Map();
+  const rowOf = prompts.map((prompt, i) => {
+    const row = [...prompt, ...responses[i].slice(0, -1)], key = row.join(" ");
+    if (!places.has(key)) places.set(key, rows.push(row) - 1);
+    return places.get(key);
+  });
+  return { rows, rowOf };
+}
+
 // Return logp and entropy of every response token, (B, T), 0 where the mask is 0, and what
 // `gradient` needs. logprobs(i, t): those of all V tokens in that place.
 export function score(model, out) {
   const { B, T, prompts, responses } = out;
-  const rows = prompts.map((prompt, i) => [...prompt, ...responses[i].slice(0, -1)]);
+  const { rows, rowOf } = distinctRows(out);
   const seen = forward(model, rows);
   const logp = new Float32Array(B * T), entropy = new Float32Array(B * T);
   const all = new Float32Array(B * T * V);
   responses.forEach((response, i) => response.forEach((id, t) => {
-    const place = (seen.rows[i].start + prompts[i].length - 1 + t) * V;
+    const place = (seen.rows[rowOf[i]].start + prompts[i].length - 1 + t) * V;
     const here = logSoftmax(seen.logits, place);
     all.set(here, (i * T + t) * V);
     logp[i * T + t] = here[id];
     entropy[i * T + t] = -here.reduce((sum, l) => sum + Math.exp(l) * l, 0);
   }));
   const logprobs = (i, t) => all.subarray((i * T + t) * V, (i * T + t + 1) * V);
-  return { logp, entropy, logprobs, seen, out };
+  return { logp, entropy, logprobs, seen, rowOf, out };
 }
 
 // Return the gradient of a loss to the weights, given its gradient to logp, (B, T).
 // logp is a log-softmax of logits: d logp / d logits_v = (1 if v is the token) - p_v.
 export function gradient(model, scored, dLogp) {
-  const { seen, out, logprobs } = scored;
+  const { seen, rowOf, out, logprobs } = scored;
   const dLogits = new Float32Array(seen.logits.length);
   out.responses.forEach((response, i) => response.forEach((id, t) => {
     const d = dLogp[i * out.T + t], here = logprobs(i, t);
-    const place = (seen.rows[i].start + out.prompts[i].length - 1 + t) * V;
-    for (let v = 0; v < V; v++) dLogits[place + v] = d * ((v === id) - Math.exp(here[v]));
+    const place = (seen.rows[rowOf[i]].start + out.prompts[i].length - 1 + t) * V;
+    for (let v = 0; v < V; v++) dLogits[place + v] += d * ((v === id) - Math.exp(here[v]));
   }));
   return backward(model, seen, dLogits);
 }
@@ -509,22 +521,35 @@ export function responseProbability(model, prompt, text) {
   return Math.exp(logp.reduce((a, b) => a + b, 0));
 }
 
+const DIGITS = [...Array(10).keys()];
+
+// Everything of the model that `answersFrom` needs, whatever the temperature: the logits after the
+// prompt, after each digit, and after each two digits (none after a leading 0).
+export function answerLogits(model, prompt) {
+  const asked = remember(model, encode(prompt));
+  const afterOne = DIGITS.map((a) => remember(model, [a], asked.cache));
+  const afterTwo = afterOne.map(({ cache }, a) =>
+    (a === 0 ? null : forward(model, DIGITS.map((b) => [b]), cache).logits));
+  return { first: asked.next, second: afterOne.map(({ next }) => next), third: afterTwo };
+}
+
 // Return the probability that the response is "0", "1", ... "99", END included, and that it is
 // anything else (a number with a leading 0, more than two digits, a sign).
-export function answers(model, prompt, temperature = 1) {
-  const digits = [...Array(10).keys()], numbers = new Float64Array(LIMIT);
-  const asked = remember(model, encode(prompt));
-  const first = logSoftmax(asked.next, 0, temperature);
-  for (const a of digits) {
-    const { cache, next } = remember(model, [a], asked.cache);
-    const second = logSoftmax(next, 0, temperature);
+export function answersFrom(logits, temperature = 1) {
+  const numbers = new Float64Array(LIMIT);
+  const first = logSoftmax(logits.first, 0, temperature);
+  for (const a of DIGITS) {
+    const second = logSoftmax(logits.second[a], 0, temperature);
     numbers[a] = Math.exp(first[a] + second[END]);
     if (a === 0) continue; // "07" is another response than "7"
-    const { logits } = forward(model, digits.map((b) => [b]), cache);
-    for (const b of digits) {
-      const third = logSoftmax(logits, b * V, temperature);
+    for (const b of DIGITS) {
+      const third = logSoftmax(logits.third[a], b * V, temperature);
       numbers[10 * a + b] = Math.exp(first[a] + second[b] + third[END]);
     }
   }
   return { numbers, other: Math.max(0, 1 - numbers.reduce((a, b) => a + b, 0)) };
+}
+
+export function answers(model, prompt, temperature = 1) {
+  return answersFrom(answerLogits(model, prompt), temperature);
 }

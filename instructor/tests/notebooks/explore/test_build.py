@@ -58,8 +58,8 @@ def test_same_files_same_bytes(html):
 def test_data_of_the_page(html):
     found = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', html, re.S)
     data = json.loads(found[1])
-    assert set(data) == {"batches", "training", "runs", "detective", "mine", "run"}
-    assert data["mine"] is None and data["run"] is None
+    assert set(data) == {"batches", "training", "runs", "detective", "mine", "own"}
+    assert data["mine"] is None and data["own"] == []
     measured = [name for name in TABLE if (RUNS / f"{name}.json").exists()]
     assert [run["name"] for run in data["runs"]] == measured
     shown = {setting for run in data["runs"] for setting in run["shows"]}

@@ -108,6 +108,23 @@ def test_ratio_of_a_token_and_the_clip(walk):
         assert "rho=" not in w.page.url
 
 
+@pytest.mark.parametrize("rho, A_sign", [(1.5, "good"), (0.5, "good"), (1.5, "bad"), (1.0, "bad")])
+def test_the_worked_objective_adds_up(walk, rho, A_sign):
+    with walk() as w:
+        w.visit("scene=3&guesses=0&inner=4&beta=0.5")
+        w.click(f".cell.{A_sign} >> nth=0")
+        w.slide("rho", rho)
+        given, both = re.findall(r"= min\(([^=]*)", w.text(".worked"))[1:]
+        ratio, A, clipped, _, beta, k3 = numbers(given.replace("(", "").replace(")", ""))
+        free, bound, leash = numbers(both)
+        assert ratio == rho and clipped == max(0.8, min(1.2, rho)) and beta == 0.5
+        assert abs(free - ratio * A) < 2e-3 and abs(bound - clipped * A) < 2e-3
+        assert abs(leash - beta * k3) < 2e-3
+        shown = [w.text_of(e) for e in w.page.query_selector_all(".worked strong")]
+        counts, objective = (float(x) for x in shown)
+        assert counts == min(free, bound) and abs(objective - (counts - leash)) < 2e-3
+
+
 def test_the_point_on_the_clip_curve_can_be_dragged(walk):
     with walk() as w:
         w.visit("scene=3&guesses=0")
@@ -163,6 +180,12 @@ def test_losses_stand_side_by_side_and_learn(walk):
         assert len(w.page.query_selector_all(".seven tbody tr")) == 7
         w.click("[role=radio] >> text='GSPO'")
         assert "One ratio for the whole response" in w.text()
+        differs = [w.text_of(e) for e in w.page.query_selector_all(".anatomy strong")]
+        assert [d.lstrip("\u2260 ") for d in differs] == [
+            "one for the whole response", "0.9997 to 1.0004", "none"]
+        w.click("[role=radio] >> text=/^GRPO$/")
+        assert not w.page.query_selector(".anatomy strong")
+        w.click("[role=radio] >> text='GSPO'")
         w.slide("length", 20)
         assert "With 20 tokens: GRPO: per response 0.15" in w.says()[0]  # 3 / 20
         w.click("#update-all")
@@ -211,6 +234,42 @@ def test_a_lab_files_numbers_stand_beside_the_right_ones(walk, tmp_path):
         assert "equal" in tasks[1] and not w.page.query_selector("main img")
         w.visit("scene=4&guesses=0")
         assert "Your grpo_loss: \u2260 differs" in w.text(".task")
+
+
+# ============================================================== its own policy
+
+
+def test_the_page_lets_nothing_else_run_and_asks_for_nothing(walk):
+    with walk(strict=True) as w:
+        for number in range(1, 9):
+            w.visit(f"scene={number}&guesses=0&line=4&updates=2")
+            w.settle()
+        assert w.faults == []  # its own scripts and styles are allowed
+        w.visit("guesses=0")
+        tried = w.page.evaluate("""async () => {
+            const script = document.createElement("script");
+            script.textContent = "globalThis.foreign = 1";
+            document.body.append(script);
+            const asked = await fetch("https://127.0.0.1:9/").then(() => "came", (e) => e.name);
+            return [typeof globalThis.foreign, asked];
+        }""")
+        assert tried == ["undefined", "TypeError"]
+        told = [f for f in w.faults if "Content Security Policy" in f]
+        assert len(told) >= 2
+        assert not [f for f in w.faults if f.startswith("request")]
+        w.faults.clear()
+
+
+def test_where_scripts_may_not_run_the_page_says_so(walk, tmp_path):
+    text = walk.path.read_text(encoding="utf-8")
+    barred = re.sub("script-src [^;]*", "script-src 'none'", text, count=1)
+    assert barred != text
+    (tmp_path / "barred.html").write_text(barred, encoding="utf-8")
+    with Walks(walk.started, tmp_path / "barred.html")(strict=True) as w:
+        w.page.goto(w.path.as_uri())
+        w.page.wait_for_selector(".late", state="visible")
+        assert "save the file, and open it from your disk" in w.text("#page")
+        w.faults.clear()
 
 
 # ============================================================== by keyboard

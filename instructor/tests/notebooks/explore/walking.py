@@ -82,14 +82,17 @@ class Walks:
         self.started, self.path = started, path
 
     @contextlib.contextmanager
-    def __call__(self, width=1280, **options):
+    def __call__(self, width=1280, strict=False, **options):
         """Yield a Walk; at the end, fail if the page said or asked for anything.
 
         Args:
             width: of the window, in pixels.
+            strict: whether the page's security policy counts; Playwright's wait_for_function
+                evaluates text, which that policy forbids.
             **options: of Playwright's emulate_media, such as color_scheme="dark".
         """
-        page = self.started.new_page(viewport={"width": width, "height": 900})
+        page = self.started.new_page(viewport={"width": width, "height": 900},
+                                     bypass_csp=not strict)
         page.set_default_timeout(1000 * browser.PATIENCE)
         if options:
             page.emulate_media(**options)

@@ -1,6 +1,6 @@
 // How probable each answer is: one bar for each number from 0 to 99.
 
-import { room, scale, ticks, roundUp, yAxis, xAxis } from "./axes.js";
+import { room, scale, tall, ticks, roundUp, yAxis, xAxis } from "./axes.js";
 import { percent } from "../format.js";
 
 const { html, svg } = globalThis.lit;
@@ -22,10 +22,11 @@ export function answerBars({
   n = 0,
   before = null,
   top = null,
-  height = 220,
+  height: usual = 220,
   width = room.width,
   named = true,
 }) {
+  const height = tall(usual);
   const left = 3.2 * room.font,
     edge = width - 4,
     bottom = height - 2.4 * room.font;
@@ -35,11 +36,11 @@ export function answerBars({
   const high = top ?? roundUp(most * 1.02);
   const y = scale(0, high, bottom, 2 * room.font);
   const bar = (p, i, kind) => {
-    const tall = Math.max(0, bottom - y(p));
-    return tall < (kind === "before" ? 1.5 : 0.2)
+    const high = Math.max(0, bottom - y(p));
+    return high < (kind === "before" ? 1.5 : 0.2)
       ? ""
       : svg`<rect class=${kind + (i === right ? " right" : "")}
-      x=${x(i) + 0.12 * wide} width=${0.76 * wide} y=${bottom - tall} height=${tall} />`;
+      x=${x(i) + 0.12 * wide} width=${0.76 * wide} y=${bottom - high} height=${high} />`;
   };
   const words = `${right}: ${percent(numbers[right])}`;
   const long = 0.6 * room.font * words.length;
@@ -83,13 +84,13 @@ export function answerBars({
 export function massMap({ label, moments, right, here, width = room.width }) {
   const left = 3.4 * room.font,
     edge = width - 4,
-    tall = Math.max(9, Math.round(0.8 * room.font));
+    deep = Math.max(9, Math.round(0.8 * room.font));
   const top = 4,
-    bottom = top + tall * moments.length;
+    bottom = top + deep * moments.length;
   const x = scale(0, 100, left, edge),
     wide = x(1) - x(0);
   const height = bottom + 2.2 * room.font;
-  const every = Math.ceil((1.1 * room.font) / tall);
+  const every = Math.ceil((1.1 * room.font) / deep);
   return html`<svg class="chart" role="img" aria-label=${label} width=${width} height=${height}
       viewBox="0 0 ${width} ${height}">
     ${xAxis(
@@ -98,27 +99,27 @@ export function massMap({ label, moments, right, here, width = room.width }) {
       { bottom, text: String },
     )}
     ${moments.map(([step, numbers], k) => {
-      const y = top + k * tall,
+      const y = top + k * deep,
         named = step === here || k % every === 0;
       return svg`${Array.from(numbers, (p, i) =>
         p < 0.002
           ? ""
           : svg`<rect
           class=${i === right ? "mass right" : "mass"} x=${x(i)} width=${wide} y=${y} height=${
-            tall - 1
+            deep - 1
           }
           opacity=${Math.min(1, 0.06 + Math.sqrt(p)).toFixed(2)} />`,
       )}
         ${
           named
-            ? svg`<text class=${step === here ? "name" : "tick"} x=${left - 6} y=${y + tall / 2}
+            ? svg`<text class=${step === here ? "name" : "tick"} x=${left - 6} y=${y + deep / 2}
           dy="0.34em" text-anchor="end">${step}</text>`
             : ""
         }
         ${
           step === here
             ? svg`<rect class="before" x=${left} y=${y - 0.5} width=${edge - left}
-          height=${tall} />`
+          height=${deep} />`
             : ""
         }`;
     })}

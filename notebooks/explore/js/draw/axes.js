@@ -13,6 +13,17 @@ export function measureRoom(element) {
   room.font = Math.round(0.8 * parseFloat(getComputedStyle(document.documentElement).fontSize));
 }
 
+// A height for type of the usual size; with large type, so much larger.
+export function tall(height) {
+  return Math.round((height * room.font) / 13);
+}
+
+// The width of one of some pictures beside each other, or of the page where that is narrow.
+export function columnWidth(columns, from = 760, narrow = 1) {
+  const n = room.width > from ? columns : narrow;
+  return Math.floor((room.width - 24 * (n - 1)) / n);
+}
+
 export function scale(from, to, start, end) {
   const across = (end - start) / (to - from);
   const place = (value) => start + (value - from) * across;

@@ -1,6 +1,6 @@
 // The two curves of one token: the clipped objective against the ratio, and k3 against d.
 
-import { room, scale, ticks, yAxis, xAxis, path } from "./axes.js";
+import { room, scale, tall, ticks, yAxis, xAxis, path } from "./axes.js";
 import { num } from "../format.js";
 import { clipCurve, k3 } from "../grpo.js";
 
@@ -9,7 +9,8 @@ const RHOS = Array.from({ length: 201 }, (_, i) => i / 100);
 
 // Args: A, the advantage; eps; part, what tokenParts gives at the point; onMove(rho), called
 // while the point is dragged.
-export function clipChart({ label, A, eps, part, onMove, width = room.width, height = 260 }) {
+export function clipChart({ label, A, eps, part, onMove, width = room.width }) {
+  const height = tall(260);
   const left = 3.4 * room.font,
     edge = width - 10,
     bottom = height - 3.4 * room.font;
@@ -70,7 +71,8 @@ function arrow(x, y, part, A) {
 }
 
 // Args: d = ref_logp - logp of the token, where the point stands.
-export function k3Chart({ label, d, width = room.width, height = 200 }) {
+export function k3Chart({ label, d, width = room.width }) {
+  const height = tall(200);
   const left = 3.4 * room.font,
     edge = width - 10,
     bottom = height - 3.4 * room.font;

@@ -1,11 +1,13 @@
 // Curves over iterations, with a band, names at their ends, and a mark where a slider stands.
 
-import { room, scale, ticks, yAxis, xAxis, path } from "./axes.js";
+import { room, scale, tall, ticks, yAxis, xAxis, path } from "./axes.js";
 
 const { html, svg } = globalThis.lit;
+export const BESIDE = 520; // from this width on the curves' names stand at their ends
 export const DASHES = ["", "7 4", "2 3", "9 3 2 3", "14 4", "4 2"];
 
-// Args: curves, [{name, x, y, low, high, color, dash}]; low and high: the band or nothing;
+// Args: curves, [{name, x, y, low, high, color, dash}]; a y may be null, a gap; low and high: the
+// band or nothing;
 // marker, an x that gets a line from top to bottom, or null.
 export function lineChart({
   label,
@@ -13,16 +15,17 @@ export function lineChart({
   low = 0,
   high,
   marker = null,
-  height = 190,
+  height: usual = 190,
   width = room.width,
   text = String,
   xTitle = "",
   xMax = null,
   names = true,
 }) {
+  const height = tall(usual);
   const left = 3.4 * room.font,
     bottom = height - (xTitle ? 3.4 : 2) * room.font;
-  const beside = names && width >= 520; // on a phone the names stand above
+  const beside = names && width >= BESIDE; // on a phone the names stand above
   const long = beside
     ? Math.max(0, ...curves.map((c) => c.name.length)) * 0.56 * room.font + 14
     : 8;
@@ -63,10 +66,10 @@ export function lineChart({
     )}
     ${curves.map(
       (c) => svg`<path class="line" style="stroke:${c.color}" stroke-dasharray=${c.dash ?? ""}
-      d=${path(c.x.map((v, i) => [x(v), y(c.y[i])]))} />`,
+      d=${path(c.x.map((v, i) => [x(v), y(c.y[i] ?? NaN)]))} />`,
     )}
     ${curves.map((c) =>
-      marker === null || marker < c.x[0] || marker > c.x.at(-1)
+      marker === null || !(marker >= c.x[0] && Number.isFinite(valueAt(c, marker)))
         ? ""
         : svg`<circle class="dot"
       style="fill:${c.color}" cx=${x(marker)} cy=${y(valueAt(c, marker))} r="4" />`,
@@ -82,23 +85,27 @@ export function lineChart({
   </svg>`;
 }
 
+// A short piece of a line, for a legend.
+export function keyLine(color, dash = "") {
+  return html`<svg class="key-line" width="30" height="8" aria-hidden="true">
+    <path class="line" style="stroke:${color}" stroke-dasharray=${dash} d="M0,4h30" /></svg>`;
+}
+
 function namesAbove(curves) {
   return html`<ul class="legend">${curves.map(
-    (c) => html`<li><svg class="key-line" width="30"
-    height="8" aria-hidden="true">
-    <path class="line" style="stroke:${c.color}" stroke-dasharray=${
-      c.dash ?? ""
-    } d="M0,4h30" /></svg>${c.name}</li>`,
+    (c) => html`<li>${keyLine(c.color, c.dash)}${c.name}</li>`,
   )}</ul>`;
 }
 
-// The value of a curve at x, on the straight line between its points.
+// The value of a curve at x, on the straight line between its points; NaN in a gap, after the end
+// and, but for the first value, before the start.
 export function valueAt(curve, x) {
   const after = curve.x.findIndex((v) => v >= x);
-  if (after === 0) return curve.y[0];
-  if (after < 0) return curve.y.at(-1);
+  const at = (i) => curve.y[i] ?? NaN;
+  if (after === 0) return at(0);
+  if (after < 0) return NaN;
   const [a, b] = [curve.x[after - 1], curve.x[after]];
-  return curve.y[after - 1] + ((x - a) / (b - a)) * (curve.y[after] - curve.y[after - 1]);
+  return at(after - 1) + ((x - a) / (b - a)) * (at(after) - at(after - 1));
 }
 
 // Move places apart until two of them are at least `gap` from each other.

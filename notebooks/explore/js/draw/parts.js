@@ -184,6 +184,13 @@ export function guess({ id, question, options, reply, redraw }) {
 
 // ============================================================== ends of scenes
 
+export function sceneLink(number, words = `Scene ${number}`) {
+  return html`<a href=${`#scene=${number}`} @click=${(e) => {
+    e.preventDefault();
+    change({ scene: number });
+  }}>${words}</a>`;
+}
+
 export const MARKS = {
   equal: "\u2713 equal",
   differs: "\u2260 differs",
@@ -200,12 +207,7 @@ export function nowWrite(task, what) {
     ${
       own
         ? html`<p>Your <code>${own.name}</code>: <strong>${MARKS[own.state]}</strong>.
-      <a href="#scene=8"
-      @click=${(e) => {
-        e.preventDefault();
-        change({ scene: 8 });
-      }}>Its numbers are in scene
-        8.</a></p>`
+      ${sceneLink(8, "Its numbers are in scene 8.")}</p>`
         : nothing
     }
     <p><strong>Now write Task ${task}</strong>, ${what}, in <code>lab15_grpo.py</code>. Then:</p>

@@ -3,23 +3,23 @@
 import { change, state } from "../state.js";
 import { drawn, rewardsOf, stepOf } from "../lab.js";
 import { groupParts } from "../grpo.js";
-import { room, scale, ticks, yAxis } from "../draw/axes.js";
-import { button, checkbox, figure, guess, nowWrite, slider } from "../draw/parts.js";
-import { momentControl, sumControl } from "./group.js";
-import { num, plural, signed } from "../format.js";
+import { room, scale, tall, ticks, yAxis } from "../draw/axes.js";
+import { button, checkbox, figure, guess, nowWrite } from "../draw/parts.js";
+import { againButton, groupSizeControl, momentControl, sumControl } from "./controls.js";
+import { num, plural, signed, total } from "../format.js";
 
 const { html, svg, nothing } = globalThis.lit;
 
 // ============================================================== the picture
 
-// One column per response: its reward below, its advantage as a bar up or down.
-function bars(rewards, adv, label) {
+// One column per response: its text below, its advantage as a bar up or down.
+function bars(rewards, adv, texts, label) {
   const G = adv.length,
-    height = 250,
+    height = tall(250),
     left = 3 * room.font,
     edge = room.width - 4;
   const most = Math.max(1, ...Array.from(adv, Math.abs)) * 1.15;
-  const y = scale(-most, most, height - 1.5 * room.font, 1.2 * room.font);
+  const y = scale(-most, most, height - 2.2 * room.font, 1.2 * room.font);
   const wide = (edge - left) / G;
   const bold = wide > 3.1 * room.font;
   return html`<svg class="chart" role="img" aria-label=${label} width=${room.width} height=${height}
@@ -28,17 +28,19 @@ function bars(rewards, adv, label) {
     ${Array.from(adv, (a, i) => {
       const x = left + i * wide,
         from = Math.min(y(0), y(a)),
-        tall = Math.abs(y(a) - y(0));
+        long = Math.abs(y(a) - y(0));
       return svg`<g><rect class=${a >= 0 ? "bar good" : "bar bad"} x=${x + 0.18 * wide}
-        width=${0.64 * wide} y=${from} height=${tall} />
+        width=${0.64 * wide} y=${from} height=${long} />
         ${
           bold || i === 0 || rewards[i] !== rewards[i - 1]
             ? svg`<text class="name" x=${x + wide / 2}
-          y=${a >= 0 ? from - 5 : from + tall + room.font + 2} text-anchor="middle">${
+          y=${a >= 0 ? from - 5 : from + long + room.font + 2} text-anchor="middle">${
             bold ? signed(a) : signed(a, 1)
           }</text>`
             : ""
-        }</g>`;
+        }
+        <text class=${rewards[i] ? "name" : "tick"} x=${x + wide / 2} y=${height - 4}
+          text-anchor="middle">${texts[i] || "\u2013"}</text></g>`;
     })}
     <line class="axis" x1=${left} x2=${edge} y1=${y(0)} y2=${y(0)} />
   </svg>`;
@@ -80,10 +82,7 @@ function sums(part, adv, rewards) {
           : html`${rewards[one]} \u2212 ${num(part.mean, 3)} =
                         <strong>${centred}</strong>`
       }</dd></div>
-    <div><dt>sum of all advantages</dt><dd>${num(
-      Math.abs(adv.reduce((a, b) => a + b, 0)) < 1e-4 ? 0 : adv.reduce((a, b) => a + b, 0),
-      3,
-    )}</dd></div>
+    <div><dt>sum of all advantages</dt><dd>${num(total(adv), 3)}</dd></div>
   </dl>`;
 }
 
@@ -162,7 +161,12 @@ function view(redraw) {
       ${figure({
         title: "Advantage of each response",
         says: story(rewards, adv, part),
-        chart: bars(rewards, adv, `${plural(G, "bar")}, one for each response's advantage`),
+        chart: bars(
+          rewards,
+          adv,
+          group.texts,
+          `${plural(G, "bar")}, one for each response's advantage`,
+        ),
       })}
       ${sums(part, adv, rewards)}
       <div class="controls">
@@ -170,11 +174,7 @@ function view(redraw) {
           ${button("As sampled", () => change({ rewards: null }), { id: "as-sampled" })}
           ${button("Make all right", () => change({ rewards: "1".repeat(G) }), { id: "all-right" })}
           ${button("Make all wrong", () => change({ rewards: "0".repeat(G) }), { id: "all-wrong" })}
-          ${button(
-            "Sample again",
-            () => change({ seed: (state.seed + 1) % 1000000, rewards: null }),
-            { id: "again" },
-          )}
+          ${againButton()}
         </div>
         ${checkbox({
           id: "std",
@@ -182,14 +182,7 @@ function view(redraw) {
           checked: state.std === 1,
           onChange: (on) => change({ std: on ? 1 : 0 }),
         })}
-        ${slider({
-          id: "G",
-          label: "Group size G",
-          value: G,
-          min: 2,
-          max: 16,
-          onInput: (v) => change({ G: v, rewards: null, token: "0.0", rho: null }),
-        })}
+        ${groupSizeControl()}
         ${sumControl()}${momentControl(0)}
       </div>
       ${

@@ -2,82 +2,17 @@
 
 import { change, state } from "../state.js";
 import { answersAt, drawn, once, stepOf, steps } from "../lab.js";
-import { promptProblem, tokenText } from "../tinylm.js";
+import { tokenText } from "../tinylm.js";
 import { answerBars, likeliest } from "../draw/answers.js";
-import { button, figure, guess, legend, nowWrite, slider } from "../draw/parts.js";
+import { button, figure, guess, legend, nowWrite, sceneLink, slider } from "../draw/parts.js";
+import { againButton, momentControl, sumControl, sumOf, when } from "./controls.js";
 import { listed, num, percent, plural } from "../format.js";
 
 const { html, nothing } = globalThis.lit;
-const SUMS = ["37+48", "12+60", "5+5", "8+73", "64+29", "50+7"];
 
-export function sumOf(sum) {
-  const [a, b] = sum.split("+").map(Number);
-  return a + b;
-}
-
-// ============================================================== choosing a sum and a moment
-
-const typed = { problem: "", scene: 0 };
-
-export function sumControl() {
-  const ask = (text) => {
-    const asked = text.replace(/[\s=]/g, "");
-    typed.problem = promptProblem(asked + "=");
-    typed.scene = state.scene;
-    change(typed.problem ? {} : { sum: asked, rewards: null, updates: 0, token: "0.0", rho: null });
-  };
-  const problem = typed.scene === state.scene ? typed.problem : "";
-  return html`<div class="control"><label for="sum">Sum</label>
-    <input type="text" id="sum" list="sums" size="7" inputmode="text" autocomplete="off"
-      .value=${state.sumNow}
-      aria-describedby="sum-problem" aria-invalid=${problem ? "true" : nothing}
-      @change=${(e) => ask(e.target.value)}>
-    <datalist id="sums">${SUMS.map((s) => html`<option value=${s}></option>`)}</datalist>
-    <span id="sum-problem" class="problem" role="alert">${problem}</span></div>`;
-}
-
-const player = { timer: null };
-
-function stopPlaying() {
-  clearInterval(player.timer);
-  player.timer = null;
-}
-
-// A slider over the stored moments of training. It plays only when asked to.
-export function momentControl(preferred = 0, playable = true) {
-  const all = steps(),
-    here = all.indexOf(stepOf(state, preferred));
-  const choose = (index) => change({ step: all[index], rewards: null, updates: 0, rho: null });
-  const play = () => {
-    if (player.timer) {
-      stopPlaying();
-      change({});
-      return;
-    }
-    if (here === all.length - 1) choose(0);
-    const scene = state.scene;
-    player.timer = setInterval(() => {
-      const index = steps().indexOf(stepOf(state, preferred));
-      if (state.scene !== scene || index >= all.length - 1) stopPlaying();
-      if (state.scene === scene)
-        change(index < all.length - 1 ? { step: all[index + 1], rewards: null } : {});
-    }, 700);
-    change({});
-  };
-  return html`<div class="with-button">${slider({
-    id: "moment",
-    label: "Iterations of GRPO so far",
-    value: here,
-    min: 0,
-    max: all.length - 1,
-    shown: all[here] === 0 ? "0 (before)" : String(all[here]),
-    spokenValue: `${all[here]} iterations`,
-    onInput: (index) => {
-      stopPlaying();
-      choose(index);
-    },
-  })}
-    ${playable ? button(player.timer ? "Stop" : "Play", play, { id: "play" }) : nothing}</div>`;
+// The number from 0 to 99 that a response says, or null.
+function numberIn(text) {
+  return /^(0|[1-9]\d?)$/.test(text) ? Number(text) : null;
 }
 
 // ============================================================== the responses
@@ -105,8 +40,9 @@ function responseCard(row, i) {
 // With its probability at the temperature it was sampled at; a text that is no number from 0 to
 // 99 has one at temperature 1 only, and otherwise none.
 function atTemperature(row, exact) {
-  if (/^(0|[1-9]\d?)$/.test(row.text) && tokenText(row.ids.at(-1)) === "END") {
-    return { ...row, p: exact.numbers[Number(row.text)] };
+  const number = numberIn(row.text);
+  if (number !== null && tokenText(row.ids.at(-1)) === "END") {
+    return { ...row, p: exact.numbers[number] };
   }
   return state.temperature === 1 ? row : { ...row, p: NaN };
 }
@@ -181,7 +117,7 @@ function view(redraw) {
     `counts ${step} ${state.sumNow} ${state.n} ${state.temperature} ${state.seed}`,
     () => {
       const found = new Array(100).fill(0);
-      for (const row of rows) if (/^(0|[1-9]\d?)$/.test(row.text)) found[Number(row.text)] += 1;
+      for (const { text } of rows) if (numberIn(text) !== null) found[numberIn(text)] += 1;
       return found;
     },
   );
@@ -189,10 +125,7 @@ function view(redraw) {
     .filter(([i]) => i !== right)
     .slice(0, 3);
   const says =
-    `After ${plural(
-      step,
-      "iteration",
-    )} the policy answers ${state.sumNow} with ${right}, the right sum, with ` +
+    `${when(step)} the policy answers ${state.sumNow} with ${right}, the right sum, with ` +
     `probability ${percent(p)}. ` +
     `Next come ${listed(
       top.map(([i, q]) => `${i} (${percent(q)})`),
@@ -205,6 +138,10 @@ function view(redraw) {
     <p>A model that acts is called a <dfn>policy</dfn>: for each prompt,
       it gives every possible response a
       probability, and <em>sampling</em> draws one of them.</p>
+    <p class="aside">Scenes 1 to 5 are one iteration of GRPO: sample a group, compare its rewards,
+      see how far each token has moved, make one number of it all, take a step. ${sceneLink(6)}
+      shows other losses, ${sceneLink(7, "scene 7")} a whole run of 300 iterations, and
+      ${sceneLink(8, "scene 8")} the numbers of your own code.</p>
     ${asked}
     ${
       open
@@ -219,10 +156,7 @@ function view(redraw) {
             id: "sample-64",
             kind: state.n === 64 ? "plain on" : "plain",
           })}
-          ${button("Again", () => change({ seed: (state.seed + 1) % 1000000, rewards: null }), {
-            id: "again",
-            kind: "main",
-          })}
+          ${againButton("main")}
         </div></div>
       ${
         state.n <= 16
@@ -251,6 +185,9 @@ function view(redraw) {
             n: state.n,
           })}`,
       })}
+      <p>The page holds the model at ${steps().length} moments of a training run. Press Play, or
+        drag the first slider: the probability gathers on the right sum, and the samples above
+        change with it.</p>
       <div class="controls">
         ${momentControl(0)}
         ${slider({

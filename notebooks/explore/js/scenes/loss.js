@@ -3,10 +3,10 @@
 import { change, state } from "../state.js";
 import { studied } from "../lab.js";
 import { tokenText } from "../tinylm.js";
-import { announce, button, guess, nowWrite, slider } from "../draw/parts.js";
+import { announce, button, guess, nowWrite } from "../draw/parts.js";
 import { FROM } from "./ratio.js";
-import { momentControl, sumControl } from "./group.js";
-import { num, plural, signed } from "../format.js";
+import { againButton, betaControl, innerControl, momentControl, sumControl } from "./controls.js";
+import { num, plural, signed, total } from "../format.js";
 
 const { html, nothing } = globalThis.lit;
 
@@ -24,7 +24,7 @@ function tokenObjectives(found, i) {
 
 function row(found, i, line) {
   const { rows } = found.loss,
-    n = rows.length.reduce((a, b) => a + b, 0),
+    n = total(rows.length),
     B = found.rows.length;
   return html`<tr><th scope="row">${i}</th><td>${tokenObjectives(found, i)}</td>
     ${line >= 1 ? html`<td class="value">${num(rows.sum[i], 3)}</td>` : nothing}
@@ -80,10 +80,10 @@ const LINES = [
 
 function result(found, line) {
   const { loss } = found,
-    n = loss.rows.length.reduce((a, b) => a + b, 0),
+    n = total(loss.rows.length),
     B = found.rows.length;
   const J = -loss.loss,
-    sum = loss.rows.sum.reduce((a, b) => a + b, 0);
+    sum = total(loss.rows.sum);
   if (line < 3) return nothing;
   return html`<div class="two even">
     <div class="sumbox"><h3>As GRPO does: per response</h3>
@@ -176,30 +176,10 @@ function view(redraw) {
           : nothing
       }
       <div class="controls">
-        ${slider({
-          id: "inner",
-          label: "Gradient steps on this group so far",
-          value: state.inner,
-          min: 0,
-          max: 8,
-          onInput: (v) => change({ inner: v, rho: null }),
-        })}
-        ${slider({
-          id: "beta",
-          label: "beta",
-          value: state.beta,
-          min: 0,
-          max: 1,
-          step: 0.02,
-          shown: num(state.beta, 2),
-          onInput: (v) => change({ beta: v }),
-        })}
+        ${innerControl()}
+        ${betaControl()}
         ${sumControl()}${momentControl(FROM, false)}
-        <div class="buttons">${button(
-          "Sample again",
-          () => change({ seed: (state.seed + 1) % 1000000, rewards: null, rho: null }),
-          { id: "again" },
-        )}</div></div>
+        ${againButton()}</div>
       ${nowWrite(4, html`<code>grpo_loss</code>, from the ratio to this number`)}`
         : nothing
     }`;

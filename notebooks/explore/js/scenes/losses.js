@@ -10,15 +10,16 @@ import { answers, copyModel, tokenText } from "../tinylm.js";
 import { lineChart, DASHES } from "../draw/lines.js";
 import { button, figure, guess, radios, slider } from "../draw/parts.js";
 import { FROM } from "./ratio.js";
-import { momentControl, sumControl, sumOf } from "./group.js";
+import { againButton, innerControl, momentControl, sumControl, sumOf } from "./controls.js";
 import { listed, num, signed } from "../format.js";
 
 const { html, nothing } = globalThis.lit;
 const MEANS = {
-  response: "mean of each response, then of the responses",
-  token: "mean over all tokens",
-  constant: "sum, divided by a constant",
+  response: "per response first",
+  token: "over all tokens",
+  constant: "a constant divisor",
 };
+const RATIOS = { reinforce: "none", gspo: "one for the whole response", cispo: "a fixed weight" };
 const DIFFERS = {
   reinforce:
     "No ratio and no clip. It is right for the policy that sampled, which is the first " +
@@ -38,6 +39,34 @@ const DIFFERS = {
     "The ratio is a weight with a cap and has no gradient of its own: no token ever loses " +
     "its push.",
 };
+
+// ============================================================== what a loss is made of
+
+// name of the part: what it is in this loss.
+function partsOf(name) {
+  const { adv, mean, settings } = LOSSES[name];
+  const { clipEps, clipHigh, cap, beta } = settings;
+  return {
+    ratio: RATIOS[name] ?? "one for each token",
+    bound: cap ? `at most ${cap}` : clipEps ? `${1 - clipEps} to ${1 + clipHigh}` : "none",
+    advantage: adv === "mean_only" ? "reward \u2212 mean" : "(reward \u2212 mean) / std",
+    mean: MEANS[mean],
+    leash: beta ? `beta = ${beta}` : "none",
+  };
+}
+
+// The parts of a loss; those that are not GRPO's are marked.
+function anatomy(name) {
+  const grpo = partsOf("grpo");
+  return html`<dl class="numbers anatomy">${Object.entries(partsOf(name)).map(
+    ([part, what]) => html`<div><dt>${part}</dt><dd>${
+      what === grpo[part]
+        ? what
+        : html`<strong><span aria-hidden="true">\u2260 </span>${what}</strong><span class="unseen">
+          (differs from GRPO)</span>`
+    }</dd></div>`,
+  )}</dl>`;
+}
 
 // ============================================================== the tokens
 
@@ -247,8 +276,8 @@ function view(redraw) {
       `Other losses average in other ways.`,
   });
   return html`
-    <p class="lead">GRPO is one of a family. Its members differ in three places: the ratio,
-      what bounds it, and the mean.</p>
+    <p class="lead">GRPO is one of a family. Its members differ in the ratio, in what bounds it,
+      in the advantage, the mean and the leash. Choose one to see how.</p>
     ${asked}
     ${
       open
@@ -263,7 +292,8 @@ function view(redraw) {
       <div class="sumbox" role="status"><p><strong>${chosen.label}</strong>
         <code>${chosen.formula}</code></p>
         <p>${DIFFERS[name]}</p>
-        <p class="aside">Averaged by: ${MEANS[chosen.mean]}. Source:
+        ${anatomy(name)}
+        <p class="aside">${name === "grpo" ? "" : "\u2260 marks what GRPO does otherwise. "}Source:
           ${chosen.source}. Loss of this group: ${num(chosen.loss, 5)}.</p></div>
       <p>Response to look at:</p>
       ${radios({
@@ -285,20 +315,9 @@ function view(redraw) {
         so only their pushes can be compared with the others\u2019.
         Where GRPO\u2019s clip binds, a small push may be left: that is the leash.</p>
       <div class="controls">
-        ${slider({
-          id: "inner",
-          label: "Gradient steps on this group so far",
-          value: state.inner,
-          min: 0,
-          max: 8,
-          onInput: (v) => change({ inner: v, rho: null }),
-        })}
+        ${innerControl()}
         ${sumControl()}${momentControl(FROM, false)}
-        <div class="buttons">${button(
-          "Sample again",
-          () => change({ seed: (state.seed + 1) % 1000000, rewards: null, rho: null }),
-          { id: "again" },
-        )}</div></div>
+        ${againButton()}</div>
       ${longAnswer()}
       ${liveTable(found, redraw)}
       <aside class="task" aria-label="Bonus"><p><strong>After the five tasks</strong>,

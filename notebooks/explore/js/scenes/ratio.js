@@ -16,8 +16,15 @@ import {
   radios,
   slider,
 } from "../draw/parts.js";
-import { momentControl, sumControl } from "./group.js";
-import { num, percent, plural, signed, small } from "../format.js";
+import {
+  againButton,
+  betaControl,
+  epsControl,
+  innerControl,
+  momentControl,
+  sumControl,
+} from "./controls.js";
+import { num, percent, plural, signed, small, total } from "../format.js";
 
 const { html, nothing } = globalThis.lit;
 export const FROM = 20;
@@ -116,6 +123,25 @@ function details(part, { logp, old, ref, A }, weight) {
     )}</tbody></table>`;
 }
 
+// The token's objective with its numbers put in; the branch that counts is bold.
+function worked(part, A) {
+  const branch = (value, counts) =>
+    counts ? html`<strong>${num(value, 3)}</strong>` : num(value, 3);
+  const by = (a, b) => `${a} \u00b7 ${A < 0 ? `(${b})` : b}`;
+  return html`<p class="worked"><span>objective = min(rho A, clip(rho) A) \u2212 beta k3</span>
+    <span>= min(${by(num(part.rho, 3), num(A, 3))}, ${by(num(part.clippedRho, 3), num(A, 3))})
+      \u2212 ${num(state.beta, 2)} \u00b7 ${small(part.k3)}</span>
+    <span>= min(${branch(part.unclipped, !part.binds)}, ${branch(part.clipped, part.binds)})
+      \u2212 ${small(state.beta * part.k3)} = <strong>${num(part.obj, 3)}</strong></span>
+    <span>${
+      part.binds
+        ? "The clipped one is smaller, so it counts."
+        : part.clipped === part.unclipped
+          ? "The ratio is inside the range: both are equal."
+          : "The one without the clip is smaller, so it counts."
+    }</span></p>`;
+}
+
 function clipStory(part, A, name) {
   const edge = A > 0 ? num(1 + state.eps, 2) : num(1 - state.eps, 2);
   const moved =
@@ -174,6 +200,7 @@ function tokenView(found, [i, t]) {
   const name = `Token \u201c${tokenText(rows[i].ids[t])}\u201d of response ${i}`;
   const move = (value) => change({ rho: value });
   return html`<h3>${name}${state.rho === null ? "" : ", with a ratio of your choice"}</h3>
+    ${worked(part, A)}
     <div class="two">
       <div>${figure({
         title: `The clip: objective of a token with A = ${signed(A)}, against its ratio`,
@@ -227,16 +254,7 @@ function tokenView(found, [i, t]) {
         }),
       })}</div>
       <div class="controls column">
-        ${slider({
-          id: "beta",
-          label: "beta",
-          value: state.beta,
-          min: 0,
-          max: 1,
-          step: 0.02,
-          shown: num(state.beta, 2),
-          onInput: (v) => change({ beta: v }),
-        })}
+        ${betaControl()}
         <p class="aside">Both ways cost: a token that has become likelier than under the SFT model
           (d below 0), and one that has
           become less likely (d above 0), which costs more. With beta = 0 there is no leash; with
@@ -254,8 +272,8 @@ function view(redraw) {
   const found = studied(state, FROM),
     { loss, parts } = found;
   const here = chosen(found.rows);
-  const clipped = loss.tokens.binds.reduce((a, b) => a + b, 0),
-    n = loss.rows.length.reduce((a, b) => a + b, 0);
+  const clipped = total(loss.tokens.binds),
+    n = total(loss.rows.length);
   const [asked, open] = guess({
     id: "ratio",
     redraw,
@@ -289,24 +307,8 @@ function view(redraw) {
       open
         ? html`
       <div class="controls">
-        ${slider({
-          id: "inner",
-          label: "Gradient steps on this group so far",
-          value: state.inner,
-          min: 0,
-          max: 8,
-          onInput: (v) => change({ inner: v, rho: null }),
-        })}
-        ${slider({
-          id: "eps",
-          label: "eps",
-          value: state.eps,
-          min: 0.05,
-          max: 0.5,
-          step: 0.05,
-          shown: num(state.eps, 2),
-          onInput: (v) => change({ eps: v }),
-        })}
+        ${innerControl()}
+        ${epsControl()}
       </div>
       <p>${
         parts.silent
@@ -358,12 +360,7 @@ function view(redraw) {
           wrong responses, and be pushed both ways: what is left is the sum.</p>
       ${tokenView(found, here)}
       <div class="controls">${sumControl()}${momentControl(FROM, false)}
-        <div class="buttons">${button(
-          "Sample again",
-          () =>
-            change({ seed: (state.seed + 1) % 1000000, rewards: null, rho: null, token: "0.0" }),
-          { id: "again" },
-        )}</div></div>
+        ${againButton()}</div>
       ${nowWrite(3, html`<code>k3_kl</code>, two lines with a sign to think about`)}`
         : nothing
     }`;

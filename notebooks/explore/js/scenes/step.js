@@ -4,12 +4,12 @@ import { change, state } from "../state.js";
 import { CONFIG, nextStep, startRun } from "../step.js";
 import { makeRandom } from "../random.js";
 import { answers, backward, forward } from "../tinylm.js";
-import { modelAt, once, stepOf } from "../lab.js";
-import { room } from "../draw/axes.js";
+import { answersAt, modelAt, onceLarge, stepOf } from "../lab.js";
+import { columnWidth } from "../draw/axes.js";
 import { answerBars } from "../draw/answers.js";
 import { lineChart, DASHES } from "../draw/lines.js";
 import { button, figure, guess, legend, nowWrite, slider } from "../draw/parts.js";
-import { momentControl, sumControl, sumOf } from "./group.js";
+import { momentControl, sumControl, sumOf } from "./controls.js";
 import { listed, num, percent, plural, signed } from "../format.js";
 
 const { html, nothing } = globalThis.lit;
@@ -26,13 +26,13 @@ function watched() {
 
 // A run from a checkpoint on one sum, and what it has shown so far; it grows as far as asked.
 function runOf(step, sum, seed, rate) {
-  return once(`run ${step} ${sum} ${seed} ${rate}`, () => {
+  return onceLarge(`run ${step} ${sum} ${seed} ${rate}`, () => {
     const run = startRun(modelAt(step).flat, { ...CONFIG, lr: rate * CONFIG.lr });
     return {
       run,
       random: makeRandom(seed),
       sums: watched(),
-      shown: [look(run.policy, watched())],
+      shown: [watched().map((s) => answersAt(step, s).numbers)],
       updates: [],
     };
   });
@@ -67,14 +67,13 @@ function moves(sum, before, after) {
 }
 
 function mini(sum, before, after) {
-  const width = room.width > 700 ? Math.floor((room.width - 48) / 3) : room.width;
   return html`<div class="mini"><p class="picture-title">${sum} = ${sumOf(sum)}</p>
     ${answerBars({
       label: moves(sum, before, after),
       numbers: after,
       before,
       right: sumOf(sum),
-      width,
+      width: columnWidth(3, 700),
       height: 130,
     })}</div>`;
 }

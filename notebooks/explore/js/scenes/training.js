@@ -3,12 +3,12 @@
 import { change, state } from "../state.js";
 import { answersAt, data, stepOf, steps } from "../lab.js";
 import { isCulprit } from "../data.js";
-import { room, roundUp } from "../draw/axes.js";
+import { columnWidth, roundUp } from "../draw/axes.js";
 import { answerBars, likeliest, massMap } from "../draw/answers.js";
-import { lineChart, valueAt, DASHES } from "../draw/lines.js";
+import { BESIDE, keyLine, lineChart, valueAt, DASHES } from "../draw/lines.js";
 import { button, choice, figure, guess, legend, radios } from "../draw/parts.js";
-import { momentControl, sumControl, sumOf } from "./group.js";
-import { listed, num, percent } from "../format.js";
+import { momentControl, sumControl, sumOf, when } from "./controls.js";
+import { listed, num, percent, plural, total } from "../format.js";
 
 const { html, nothing } = globalThis.lit;
 
@@ -23,6 +23,16 @@ export const CURVES = {
   clip_frac: ["tokens clipped", "var(--clip)", "var(--clip-text)", null],
   loss: ["loss", "var(--text)", "var(--text)", null],
 };
+const PANELS = [
+  ["Accuracy on new sums", "acc_sampled", "acc_greedy"],
+  ["KL: how far the policy is from the SFT model", "kl"],
+  ["Entropy: how undecided the policy is at a token", "entropy"],
+  ["Groups without signal: all rewards equal", "frac_zero_signal"],
+];
+const OWN_PANELS = [
+  ["Reward: the share of right samples", "reward"],
+  ["Loss: which need not fall", "loss"],
+];
 const WINDOW = 10; // iterations that one point of a per-iteration curve is the mean of
 
 // ============================================================== one run
@@ -36,43 +46,77 @@ export function curveOf(history, key) {
   for (let start = 0; start < values.length; start += WINDOW) {
     const some = values.slice(start, start + WINDOW);
     x.push(start + some.length);
-    y.push(some.reduce((a, b) => a + b, 0) / some.length);
+    y.push(total(some) / some.length);
   }
   return { x, y };
 }
 
-function panel(keys, marker) {
-  const { history } = data.training;
-  const curves = keys.flatMap((key) => {
-    const [name, color, text] = CURVES[key],
-      one = curveOf(history, key);
-    const found = [{ name, color, text, ...one }];
-    const own = data.run?.curves[key];
-    if (own)
-      found.push({ name: `${name}, yours`, color, text, dash: DASHES[1], x: own.x, y: own.mean });
-    return found;
+// What a curve says at an iteration: between two evaluations on the line, else its window's mean.
+function reading(curve, marker) {
+  const end = curve.x.at(-1);
+  if (marker > end) return `${curve.name}: ${num(curve.y.at(-1), 2)}, when it ended after ${end}`;
+  const window = curve.x.findIndex((x) => x >= marker);
+  const y = curve.evaluated ? valueAt(curve, marker) : curve.y[window];
+  return `${curve.name}: ${Number.isFinite(y) ? num(y, 2) : "not a number"}`;
+}
+
+function spanOf(keys, marker) {
+  if (keys[0].startsWith("acc")) return `at iteration ${marker}`;
+  const end = Math.max(WINDOW, Math.ceil(marker / WINDOW) * WINDOW);
+  return `mean of iterations ${end - WINDOW + 1} to ${end}`;
+}
+
+// The page's run, and after it the reader's own, of some quantities.
+function curvesOf(keys) {
+  return keys.flatMap((key) => {
+    const [name, color, text] = CURVES[key];
+    const evaluated = key.startsWith("acc");
+    const all = [["", curveOf(data.training.history, key)]];
+    for (const run of data.own) all.push([`, ${run.name}`, run.curves[key]]);
+    return all.flatMap(([whose, curve], k) =>
+      curve ? [{ name: name + whose, color, text, evaluated, dash: DASHES[k], ...curve }] : [],
+    );
   });
-  const high = CURVES[keys[0]][3] ?? roundUp(Math.max(...curves.flatMap((c) => c.y)));
-  const width = room.width > 760 ? Math.floor((room.width - 24) / 2) : room.width;
-  const title = listed(keys.map((k) => CURVES[k][0]));
+}
+
+function panel(title, keys, marker) {
+  const curves = curvesOf(keys), values = curves.flatMap((c) => c.y);
+  const high = CURVES[keys[0]][3] ?? roundUp(Math.max(...values)), width = columnWidth(2);
   return figure({
-    title: title[0].toUpperCase() + title.slice(1),
+    title,
     quiet: true,
-    says:
-      curves.map((c) => `${c.name}: ${num(valueAt(c, marker), 2)}`).join("; ") +
-      ` at iteration ${marker}.`,
+    says: `${curves.map((c) => reading(c, marker)).join("; ")} (${spanOf(keys, marker)}).`,
     chart: lineChart({
-      label: `${title} over the iterations`,
+      label: `${title}, over the iterations`,
       curves,
+      low: Math.min(0, ...values),
       high,
       marker,
       width,
       height: 170,
       xTitle: "iterations",
-      text: (v) => (high > 0.5 ? num(v, 1) : num(v, 2)),
-      names: curves.length > 1,
+      text: (v) => num(v, high > 0.5 ? 1 : 2),
+      names: curves.length > 1 || width < BESIDE, // above, it keeps both charts at one height
     }),
   });
+}
+
+function panels(step) {
+  const shown = data.own.length ? [...PANELS, ...OWN_PANELS] : PANELS;
+  return html`<div class="panels">${shown.map(([title, ...keys]) =>
+    panel(title, keys, step),
+  )}</div>`;
+}
+
+// Whose lines are whose, and what sets the reader's runs apart from the page's.
+function ownRuns() {
+  if (!data.own.length) return nothing;
+  return html`<ul class="own"><li>${keyLine("var(--text)")} the run of this page,
+      ${plural(steps().at(-1), "iteration")}</li>${data.own.map(
+    (run, k) => html`<li>${keyLine("var(--text)", DASHES[k + 1])} yours:
+      <code>${run.folder}</code>, ${plural(run.iterations, "iteration")}.
+      ${run.notes.join(" ")}</li>`,
+  )}</ul>`;
 }
 
 function oneRun() {
@@ -84,9 +128,9 @@ function oneRun() {
   return html`
     <div class="controls">${momentControl(0)}${sumControl()}</div>
     ${figure({
-      title: `All answers to ${state.sumNow}=, after ${step} iterations`,
+      title: `${when(step)} all answers to ${state.sumNow}=`,
       says:
-        `After ${step} iterations, ${right} has probability ${percent(numbers[right])}; all ` +
+        `${when(step)} ${right} has probability ${percent(numbers[right])}; all ` +
         `else shares ${percent(wrong)}. The likeliest wrong answer is ${second[0]} with ` +
         `${percent(second[1])}.`,
       chart: html`${legend(["good", "the right sum"], ["other", "wrong numbers"])}
@@ -111,15 +155,8 @@ function oneRun() {
         moments: steps().map((s) => [s, answersAt(s, state.sumNow).numbers]),
       }),
     })}
-    ${
-      data.run
-        ? html`<p>Solid: the run of this page. Dashed: yours, from
-      <code>${data.run.folder}</code>.</p>`
-        : nothing
-    }
-    <div class="panels">
-      ${panel(["acc_sampled", "acc_greedy"], step)}${panel(["kl"], step)}
-      ${panel(["entropy"], step)}${panel(["frac_zero_signal"], step)}</div>`;
+    ${ownRuns()}
+    ${panels(step)}`;
 }
 
 // ============================================================== experiments
@@ -241,8 +278,6 @@ function clue(run, key) {
     most = Math.max(...c.high),
     low = Math.min(0, ...c.low);
   const high = CURVES[key][3] ?? (most > 0 ? roundUp(most) : -low / 20 || 0.1);
-  const width =
-    room.width > 760 ? Math.floor((room.width - 72) / 4) : Math.floor((room.width - 24) / 2);
   return html`<div class="mini"><p class="picture-title">${CURVES[key][0]}</p>
     ${lineChart({
       label: `${CURVES[key][0]} of run ${run.number}: from ${num(
@@ -256,7 +291,7 @@ function clue(run, key) {
       high: Math.max(high, low + 1e-6),
       text: (v) =>
         Math.abs(high - low) > 100 ? String(Math.round(v)) : num(v, high - low > 0.5 ? 1 : 3),
-      width,
+      width: columnWidth(4, 760, 2),
       height: 110,
       names: false,
     })}
@@ -338,15 +373,16 @@ function view(redraw) {
     ${
       open
         ? html`${oneRun()}
-      <p class="aside"><dfn>Entropy</dfn> says how undecided the policy is at a token; it falls as
-        the policy becomes sure. Groups without signal grow
-        towards the end: where all eight answers are right, there is nothing left to compare.</p>
+      <p class="aside"><dfn>Entropy</dfn> falls as the policy becomes sure. Groups without signal
+        grow towards the end: where all eight answers are right, there is nothing left to
+        compare.</p>
       ${experiments(stepOf(state, 0))}${investigate(redraw)}
       <aside class="task" aria-label="Train"><p><strong>Now train with your own five
         functions:</strong></p>
         <p><code class="command">python lab15_grpo.py --out runs/seed0</code></p>
         <p>and see your run here: <code class="command">python -m notebooks.explore --run
-          runs/seed0</code></p></aside>`
+          runs/seed0</code></p>
+        <p>A second <code>--run</code> compares two of them.</p></aside>`
         : nothing
     }`;
 }

@@ -2,14 +2,19 @@
 // scene n.
 
 import { data } from "../lab.js";
-import { change } from "../state.js";
-import { MARKS } from "../draw/parts.js";
-import { num, plural } from "../format.js";
+import { MARKS, sceneLink } from "../draw/parts.js";
+import { listed, num, plural } from "../format.js";
 
 const { html, nothing } = globalThis.lit;
 function value(x) {
   if (x === null || x === undefined) return "nothing";
   return typeof x === "number" && !Number.isInteger(x) ? num(x, 5) : String(x);
+}
+
+// Which samples a comparison is about, where there are several.
+function samplesOf(check) {
+  const batch = data.batches.loss[check.batch];
+  return batch ? ` (responses to ${listed([...new Set(batch.prompts)])})` : "";
 }
 
 // The row of a comparison in which the first difference lies: yours above, the right one below.
@@ -28,7 +33,8 @@ function firstRow(check) {
     );
   return html`<div class="scrolls" tabindex="0" role="region"
     aria-label=${`Response ${i} of ${check.what}`}><table class="tally">
-    <caption>${check.what}, response ${i}: token ${t} is the first that differs</caption>
+    <caption>${check.what}${samplesOf(check)}, response ${i}:
+      token ${t} is the first that differs</caption>
     <thead><tr><th></th>${check.right[i].map(
       (_, k) => html`<th scope="col">token ${k}${k === t ? " \u25c0" : ""}</th>`,
     )}</tr></thead>
@@ -41,7 +47,7 @@ function checksView(checks) {
   const differ = checks.filter((c) => !c.equal),
     equal = checks.filter((c) => c.equal);
   const line = (check, mark) => html`<li><span aria-hidden="true">${mark}</span>
-    ${check.says}</li>`;
+    ${check.says.replace(/\.$/, "")}${samplesOf(check)}.</li>`;
   const firsts = differ.filter((c) => c.first);
   return html`${
     differ.length ? html`<ul class="checks">${differ.map((c) => line(c, "\u2260"))}</ul>` : nothing
@@ -49,7 +55,10 @@ function checksView(checks) {
     ${firsts.slice(0, 1).map(firstRow)}
     ${
       equal.length
-        ? html`<details><summary>${plural(equal.length, "comparison")} equal</summary>
+        ? html`<details><summary>${
+          differ.length ? `Equal in ${plural(equal.length, "other comparison")}` :
+            `Equal in all ${plural(equal.length, "comparison")}`
+        }</summary>
       <ul class="checks">${equal.map((c) => line(c, "\u2713"))}</ul></details>`
         : nothing
     }`;
@@ -61,17 +70,13 @@ function taskView(number) {
   return html`<section class="mine ${task.state}" aria-labelledby="mine-${number}"><h3
     id="mine-${number}">Task ${number}: <code>${task.name}</code>
       <span class="mark">${MARKS[task.state] ?? task.state}</span></h3>
-    ${task.checks?.some((c) => !c.equal) ? nothing : html`<p>${task.text}</p>`}
+    ${task.checks?.length ? nothing : html`<p>${task.text}</p>`}
     ${checksView(task.checks ?? [])}
     ${
       task.state === "equal"
         ? nothing
         : task.state === "unwritten"
-          ? html`<p>Left out here. <a href=${`#scene=${number}`}
-          @click=${(e) => {
-            e.preventDefault();
-            change({ scene: number });
-          }}>Scene ${number}</a>
+          ? html`<p>Left out here. ${sceneLink(number)}
             shows what it is to compute.</p>`
           : html`<p>Ask its tests: <code class="command">${task.test}</code></p>`
     }</section>`;
