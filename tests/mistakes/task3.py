@@ -1,8 +1,6 @@
 """The known mistakes of Task 3: what a message says, and which stage of k3 each replaces."""
 
-from math import exp, expm1, log
-
-from .arithmetic import mean, nudge
+from .arithmetic import div, exp, expm1, log, mean, nudge
 
 TEXTS = {
     "sign": "d has the wrong sign: d is the log of pi_ref/pi_theta.",
@@ -24,6 +22,7 @@ TEXTS = {
     "logs_divided": (
         "the log-probs are divided by each other; the log of a ratio is a difference of logs."
     ),
+    "log_of_d": "a log is taken of d, which is a log already: log(pi_ref/pi_theta) is d itself.",
     "other_k3": "this is r*log(r) - r + 1 with r = pi_ref/pi_theta, another estimator than k3.",
     "added": "logp and ref_logp are added; d is a difference.",
     "exp_missing": "the ratio pi_ref/pi_theta is missing: d itself stands in its place.",
@@ -77,11 +76,7 @@ def run(stages, probe, key="value"):
 
     if key == "value":
         return value(logp)
-    return nudge(lambda live: _total(value(live)), logp)
-
-
-def _total(value):
-    return sum(map(_total, value)) if isinstance(value, list) else value
+    return nudge(value, logp)
 
 
 def _everything(reduce):
@@ -132,8 +127,10 @@ TABLE = [
     ],
     ("task3.not_ratio", _token(lambda a, still, b: exp(b) - exp(a))),
     ("task3.not_ratio", _token(lambda a, still, b: exp(b) - exp(a) - (b - a) - 1)),
-    ("task3.logs_divided", _token(lambda a, still, b: b / a - log(b / a) - 1)),
-    ("task3.logs_divided", _token(lambda a, still, b: exp(b / a) - b / a - 1)),
+    ("task3.logs_divided", _token(lambda a, still, b: div(b, a) - log(div(b, a)) - 1)),
+    ("task3.logs_divided", _token(lambda a, still, b: exp(div(b, a)) - div(b, a) - 1)),
+    ("task3.log_of_d", _token(lambda a, still, b: exp(b - a) - log(b - a) - 1)),
+    ("task3.log_of_d", _token(lambda a, still, b: (b - a) - log(b - a) - 1)),
     ("task3.other_k3", _token(lambda a, still, b: exp(b - a) * (b - a) - exp(b - a) + 1)),
     ("task3.sign+task3.one_missing", _token(lambda a, still, b: exp(a - b) - (a - b))),
     ("task3.d_added+task3.one_missing", _token(lambda a, still, b: exp(b - a) + (b - a))),

@@ -2,9 +2,8 @@
 
 import itertools
 from collections import namedtuple
-from math import exp, expm1, log
 
-from .arithmetic import div, mean, nudge, std
+from .arithmetic import div, exp, expm1, log, mean, nudge, std
 
 TEXTS = {
     # what comes back
