@@ -355,7 +355,7 @@ def main(argv=None):
     except OSError as error:
         sys.exit(str(error))
     if not done:
-        print("Stopped; the runs that were finished are kept. The same command goes on.")
+        print("Stopped; the runs that were finished are kept. The same command continues.")
         return 0
     print(f"Measured, in {RUNS}. Now: python -m notebooks.figures --chapter")
     return 0
