@@ -217,10 +217,10 @@ class Services:
         """Return the names of what a run leaves; whole: it was not stopped."""
         if self.cfg.hf is None:
             last = ["policy.pt", "curves.png", "checkpoint.pt"] if whole else [
-                "checkpoint.pt (--resume goes on from it)"]
+                "checkpoint.pt (--resume continues from it)"]
             return ["history.json", "config.json", *last]
         last = ["final/", "curves.png"]
-        last += [] if whole else ["checkpoint-N (--resume goes on from the newest)"]
+        last += [] if whole else ["checkpoint-N (--resume continues from the newest)"]
         return ["history.json", "config.json", "training_log.jsonl", "completions.jsonl", *last]
 
     @property

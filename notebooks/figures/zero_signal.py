@@ -85,6 +85,6 @@ def draw(results):
     dots = right.plot(x, [q**8 + (1 - q) ** 8 for q in p], "o", mfc="white", mec="black", ms=6)
     right.set(xlabel="iteration", title="in training, G = 8", ylim=(0, 1))
     figure.legend([right.lines[0], *crosses, *dots],
-                  ["measured", "formula, each prompt its own p", "formula, with the mean p"],
+                  ["measured", "formula, each prompt's own p", "formula, with the mean p"],
                   loc="outside lower center", ncols=3)
     return figure

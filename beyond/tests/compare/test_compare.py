@@ -415,7 +415,7 @@ def test_ctrl_c_ends_well_and_the_same_command_goes_on(tmp_path):
     time.sleep(2)
     os.killpg(process.pid, signal.SIGINT)
     out = process.communicate(timeout=60)[0].decode()
-    assert "The same command goes on" in out and process.returncode == 0, out
+    assert "The same command continues" in out and process.returncode == 0, out
     assert len(list(tmp_path.rglob("seed0.pt"))) == 2
     out = command(*words).communicate(timeout=300)[0].decode()
     assert "difference to grpo" in out and not list(tmp_path.rglob("seed0.pt")), out
