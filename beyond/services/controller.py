@@ -45,7 +45,6 @@ import lab15_run
 from beyond.hf import preflight
 from beyond.hf.policy import ADAPTER
 from beyond.parallel.ranks import seed_of
-from beyond.saving.checkpoints import found
 from beyond.services.actors import GeneratorActor, Recipe, ReferenceActor, RewardActor, TrainerActor
 from beyond.services.config import ROLES, Role, ServicesConfig
 from beyond.services.messages import (
@@ -202,10 +201,6 @@ class Services:
             (self._recipe(cfg.reference), cfg.temperature)
             for _ in range(cfg.reference.replicas if cfg.beta else 0)], *limits)
         self.replicas = [self.trainer, *own, *self.rewards.members, *self.references.members]
-
-    def resumable(self) -> bool:
-        """Return whether there is a checkpoint to resume from."""
-        return self.checkpoint.is_file() if self.cfg.hf is None else bool(found(self.out))
 
     def forget(self) -> None:
         """Remove what is written before the first update: there is nothing to keep."""

@@ -28,7 +28,6 @@ NOTHING = (
     "The value is None: a function without return gives None, and so do methods that work in "
     "place, such as list.append."
 )
-PRINT = "print both shapes."
 CUT_OFF = (
     "Between the parameters and this tensor the gradient was cut off: no_grad, detach, .item(), "
     ".data, float() and torch.tensor() do that, and so does a model that is frozen."
@@ -45,8 +44,7 @@ TABLE = [Advice(*row) for row in (
     # ------------------------------------------------------------ shapes
     ("RuntimeError", r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at "
      r"non-singleton dimension (\d+)",
-     "Two tensors are combined whose sizes along dim {2} are {0} and {1}. Which axis of the one "
-     "belongs to which of the other? " + PRINT.capitalize()),
+     "Sizes {0} and {1} meet along dim {2}. Which axis belongs to which? Print both shapes."),
     ("RuntimeError", r"shape '(.*)' is invalid for input of size (\d+)",
      "view and reshape only rearrange entries: the sizes of the shape must multiply to {1}, "
      "the number of entries."),

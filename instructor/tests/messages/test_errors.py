@@ -26,7 +26,7 @@ def k3_kl(logp, ref_logp):
     v = torch.ones(3, requires_grad=True)
 """
 CASES = {
-    "x + y": "sizes along dim 1 are 3 and 4",
+    "x + y": "Sizes 3 and 4 meet along dim 1",
     "x.view(4, 2)": "must multiply to 6",
     "x.reshape(-1, 4)": "must multiply to 6",
     "x.t().view(6)": "lie in memory",
