@@ -333,7 +333,7 @@ def test_what_ends_a_response_of_any_length_is_no_part_of_its_answer(end, length
 
 @pytest.mark.parametrize("text, plain", [
     (r"\text{a{b}c}", "a{b}c"), (r"\text{a} and \text{b}", None), (r"\boxed{1} \boxed{2}", None),
-    (r"\text{a}}", None),
+    (r"\text{a}}", None), ("*5*", "5"), ("_5_", "5"), ("**5**", "5"), ("*5* or *6*", None),
 ])
 def test_a_style_is_taken_off_where_it_is_around_all(text, plain):
     assert bare(text) == (plain or text)
