@@ -185,6 +185,12 @@ def test_in_a_sentence_a_word_that_changes_the_number_spoils_it(response):
     assert numeric(response, "5") in (None, 0.0)
 
 
+@pytest.mark.parametrize("left", ["about x", "at least x", "less than x", "not x", "x < y",
+                                  "x != 2", r"2x \approx y", r"x\ne y"])
+def test_what_changes_the_left_side_of_an_equation_spoils_it(left):
+    assert numeric(f"Answer: {left} = 5", "5") in (None, 0.0)
+
+
 def test_three_hundred_answers_of_gsm8k_and_math_are_read():
     """Of answers written as those data sets' are, under 5 % are not read, and none is wrong."""
     path = Path(__file__).parents[1] / "data" / "answers.jsonl"
@@ -378,7 +384,7 @@ def test_what_ends_a_response_of_any_length_is_no_part_of_its_answer(end, length
 
 @pytest.mark.parametrize("text, plain", [
     (r"\text{a{b}c}", "a{b}c"), (r"\text{a} and \text{b}", None), (r"\boxed{1} \boxed{2}", None),
-    (r"\text{a}}", None),
+    (r"\text{a}}", None), ("*5*", "5"), ("_5_", "5"), ("**5**", "5"), ("*5* or *6*", None),
 ])
 def test_a_style_is_taken_off_where_it_is_around_all(text, plain):
     assert bare(text) == (plain or text)
