@@ -28,7 +28,8 @@ def runs(folders, training):
         ValueError: too many, one of them twice, or one that cannot be used; one line.
     """
     if len(folders) > MOST:
-        raise ValueError(f"--run was given {len(folders)} times; the page draws at most {MOST}")
+        given = counted(len(folders), "time")
+        raise ValueError(f"--run was given {given}; the page draws at most {MOST}")
     paths = [Path(folder).resolve() for folder in folders]
     if twice := [f for f, path in zip(folders, paths) if paths.count(path) > 1]:
         raise ValueError(f"{twice[0]} is given twice with --run")
