@@ -1153,22 +1153,40 @@ class Run:
 # ============================================================== curves
 
 
+MEAN_OVER = 10  # iterations; one alone is too noisy to read
+PANELS = {  # beside the accuracy: title and colour, as in chapter.md section 7
+    "reward": ("mean reward of the samples", "#0072B2"),
+    "loss": ("loss (last inner step)", "black"),
+    "entropy": ("entropy, nats per token", "#009E73"),
+    "kl": ("KL to the SFT model (k3)", "#CC79A7"),
+    "clip_frac": ("fraction of tokens clipped", "#BF8400"),
+    "frac_zero_signal": ("fraction of zero-signal groups", "#4897C4"),
+}
+
+
+def averaged(values, n=MEAN_OVER):
+    """Return (x, y): the means over n iterations at a time, each at the last one of them."""
+    starts = range(0, len(values), n)
+    return [min(s + n, len(values)) for s in starts], [mean(values[s : s + n]) for s in starts]
+
+
 def plot_curves(hist):
-    """Return a matplotlib Figure: accuracy and five other curves over the iterations."""
+    """Return a matplotlib Figure: accuracy and six other curves over the iterations."""
     from matplotlib.figure import Figure
 
-    titles = {"reward": "mean reward of the samples", "entropy": "entropy (nats per token)",
-              "kl": "KL to the SFT model (k3)", "clip_frac": "fraction of tokens clipped",
-              "frac_zero_signal": "fraction of zero-signal groups"}
-    figure = Figure(figsize=(12, 6.5), layout="constrained")
-    first, *others = figure.subplots(2, 3).flat
+    figure = Figure(figsize=(13, 6.5), layout="constrained")
+    first, *others, spare = figure.subplots(2, 4).flat
     first.plot(hist["eval_iter"], hist["acc_sampled"], "o-", color="#0072B2", ms=3, label="sampled")
     first.plot(hist["eval_iter"], hist["acc_greedy"], "s--", color="#D55E00", ms=3, label="greedy")
     first.set(title="accuracy on held-out sums", xlabel="iteration", ylim=(0, 1.02))
     first.legend(loc="lower right")
-    for panel, (key, title) in zip(others, titles.items()):
-        panel.plot(range(1, len(hist[key]) + 1), hist[key], color="#0072B2", lw=1)
+    for panel, (key, (title, color)) in zip(others, PANELS.items()):
+        panel.plot(range(1, len(hist[key]) + 1), hist[key], color=color, lw=0.6, alpha=0.4)
+        panel.plot(*averaged(hist[key]), color=color, lw=2)
         panel.set(title=title, xlabel="iteration")
+    spare.axis("off")
+    spare.text(0, 0.5, f"thin and pale: every iteration\nthick: mean over {MEAN_OVER} iterations",
+               va="center")
     return figure
 
 

@@ -52,6 +52,12 @@ def prose(text: str) -> Iterator[tuple[bool, str]]:
     yield not inside, part
 
 
+def quoted(words: str, link: str) -> str:
+    """Return a link's words as they stand without it: a title needs quotes, a path does not."""
+    title = " " in " ".join(words.split()) and words[0] not in "`\"'" and words != link
+    return f'"{words}"' if title else words
+
+
 def without_dead_links(name: str, text: str, present: Collection[str]) -> str:
     """Return a file's text in which a link to what is not in the bundle is plain text.
 
@@ -65,7 +71,7 @@ def without_dead_links(name: str, text: str, present: Collection[str]) -> str:
         target = target_of(name, match[3])
         if target is None or here(target[0], present):
             return match[0]
-        return f"{match[2]} (not in this bundle)"
+        return f"{quoted(match[2], match[3])} (not in this bundle)"
 
     return "".join(LINK.sub(change, part) if is_prose else part for is_prose, part in prose(text))
 

@@ -28,6 +28,7 @@ FIGURES = ("accuracy", "step", "teacher", "zero_signal", "baseline", "beta", "cl
            "detective", "staleness")
 TRAINING = ("beta", "clip", "inner", "curves", "loss", "passk", "gallery", "group_size", "hacked",
             "detective")  # drawn from runs of notebooks.experiments
+DIGITS = 8  # of a summary: texts round its numbers, and a number must be rounded only once
 IMAGE = re.compile(r"!\[([^\]]*)\]\((?:\.\./)*notebooks/figures/(\w+)\.(?:png|svg)\)")
 # Texts with figures whose alternative texts are put in and checked here.
 TEXTS = ("chapter.md", "beyond/comparison.md", "beyond/many_machines.md")
@@ -56,7 +57,7 @@ def results_of(name, measure=False):
         origin = about(f"python -m notebooks.figures --measure {name}")
         kept = origin | {"seconds": seconds, "data": data}
     results = kept | module.collect(kept.get("data"))
-    results["summary"] = {k: short(v) for k, v in results["summary"].items()}
+    results["summary"] = {k: short(v, DIGITS) for k, v in results["summary"].items()}
     return results | {"alt": module.alt(results)}
 
 

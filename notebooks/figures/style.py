@@ -7,7 +7,7 @@ lines differ in colour alone.
 
 from pathlib import Path
 
-from lab15_run import TOP, about, mean, read_json, short, write_json
+from lab15_run import TOP, about, averaged, mean, read_json, short, write_json
 from notebooks.experiments import RUNS, WINDOW
 
 # What figures also need.
@@ -34,6 +34,11 @@ QUANTITIES = {  # key in a history: (what stands at the axis, colour, line and m
     "frac_zero_signal": ("zero-signal", SILENT, "-"),
     "length": ("tokens", "black", "-"),
 }
+
+# What an alternative text says of a curve's two ends: first() and last() return these values.
+LAST = 50  # iterations that are averaged at the end
+AT_THE_END = f"averaged over the last {LAST} iterations (accuracy: at the last evaluation)"
+FROM_TO = f"averaged over the first {WINDOW} iterations, then over the last {LAST}"
 
 WIDTH = 7.5  # inches; 720 pixels in the book, whose column has 736
 POINTS = 10  # of every letter, at that width
@@ -90,9 +95,7 @@ def points(history, key):
     values = history[key]
     if len(values) == len(history["eval_iter"]) and key.startswith("acc"):
         return history["eval_iter"], values
-    starts = range(0, len(values), WINDOW)
-    return ([min(s + WINDOW, len(values)) for s in starts],
-            [mean(values[s : s + WINDOW]) for s in starts])
+    return averaged(values, WINDOW)
 
 
 def columns(runs, key):
@@ -119,18 +122,16 @@ def visible(color):
     return color if contrast(color) >= 3 else against_white(color, 3.2)
 
 
-def last(runs, key, n=50):
+def last(runs, key, n=LAST):
     """Return every seed's value at the end: the last evaluation, or the mean of n iterations."""
     if key.startswith("acc"):
         return [run["history"][key][-1] for run in runs]
     return [mean(run["history"][key][-n:]) for run in runs]
 
 
-def first(runs, key, n=20):
-    """Return every seed's value at the start: the first evaluation, or the mean of n iterations."""
-    if key.startswith("acc"):
-        return [run["history"][key][0] for run in runs]
-    return [mean(run["history"][key][:n]) for run in runs]
+def first(runs, key):
+    """Return every seed's value where its curve begins: see points()."""
+    return [points(run["history"], key)[1][0] for run in runs]
 
 
 def spread(values, digits=2):

@@ -220,6 +220,12 @@ def test_links_and_sections_are_changed_as_stated():
     assert pages.without_dead_links("README.md", text, present) == (
         "[a](chapter.md#x) b (not in this bundle) c (not in this bundle) [d](https://x.y)\n"
         "```\n[e](no)\n```\n")
+    text = ("see [which one?](beyond/a.md), [which\none?](beyond/a.md), "
+            '["Which one?"](beyond/a.md), [`two words`](beyond/a.md)')
+    absent = " (not in this bundle)"
+    assert pages.without_dead_links("README.md", text, present) == (
+        f'see "which one?"{absent}, "which\none?"{absent}, "Which one?"{absent}, '
+        f"`two words`{absent}")
     readme = ("# T\n\n## What is where\n\n    tests/   run          solutions/  later\n"
               "    beyond/, tests/: ignore\n\n## For teachers\n\nx\n\n## Changes\n\ny\n")
     made = pages.readme(readme, present)

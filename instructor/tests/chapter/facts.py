@@ -11,7 +11,7 @@ from tests.labfile import ROOT, load_lab, read_source
 from tests.spec import oracle
 
 FIGURES = ROOT / "notebooks" / "figures"
-FIRST, LAST = 20, 50  # iterations averaged at the start and at the end of a curve
+FIRST, LAST = 10, 50  # iterations averaged at the start and at the end of a curve, as in style.py
 
 
 @cache
@@ -109,7 +109,7 @@ def curve(key: str, at: int) -> float:
 
 
 def tail(key: str, at: int) -> float:
-    """Mean over the first 20 (at = 0) or last 50 iterations of the base runs, then the seeds."""
+    """Mean over the first 10 (at = 0) or last 50 iterations of the base runs, then the seeds."""
     part = slice(FIRST) if at == 0 else slice(-LAST, None)
     rows = [run["history"][key][part] for run in results("accuracy")["runs"]]
     return formulas.mean([formulas.mean(row) for row in rows])

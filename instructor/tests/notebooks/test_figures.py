@@ -9,16 +9,20 @@ from pathlib import Path
 
 import pytest
 from matplotlib import rc_context
+from matplotlib.colors import to_rgb
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+import lab15_run
 from beyond.bench import sft
 from beyond.compare import __main__ as compare
 from beyond.compare import figures as compare_figures
 from beyond.staleness import keep
+from notebooks import experiments
 from notebooks.figures import __main__ as figures
-from notebooks.figures import accuracy, class_curves, estimators, staleness, style
+from notebooks.figures import accuracy, class_curves, estimators, staleness, style, zero_signal
+from notebooks.figures.training import curves
 from tests import labfile
 
 TOP = Path(__file__).resolve().parents[3]
@@ -183,6 +187,9 @@ def test_no_words_stand_on_others_or_outside(name):
              if text.get_text().strip() and text.get_visible() and text not in unseen]
     boxes = [(words, box) for words, box in boxes if box.width > 0 and box.height > 0]
     whole = figure.bbox.padded(2)
+    for legend in figure.legends:  # its lines, too, not only its words
+        box = legend.get_window_extent()
+        assert whole.containsx(box.x0) and whole.containsx(box.x1), "the legend is cut off"
     for i, (words, box) in enumerate(boxes):
         assert whole.containsx(box.x0) and whole.containsx(box.x1), f"{words!r} is cut off"
         assert whole.containsy(box.y0) and whole.containsy(box.y1), f"{words!r} is cut off"
@@ -205,6 +212,50 @@ def test_legends_lie_inside_and_name_one_look_each(name):
         looks = [(line.get_linestyle(), line.get_marker(), line.get_markerfacecolor() == "white",
                   line.get_linewidth()) for line in lines]
         assert len(set(looks)) == len(looks), [line.get_label() for line in lines]
+
+
+@pytest.mark.parametrize("name", figures.TRAINING)
+def test_a_text_names_the_iterations_behind_a_mean(name):
+    """A mean of the first iterations is not "the start": the line begins elsewhere."""
+    alt = figures.read_json(figures.HERE / f"{name}.json")["alt"]
+    assert "at the start" not in alt
+    keys = "KL|entropy|loss|zero-signal|clipped|tokens"
+    assert not re.search(keys, alt) or "averaged over" in alt, alt
+
+
+def test_the_start_is_where_the_line_begins():
+    runs = experiments.load("default")
+    for key in ("acc_sampled", *curves.PANELS):
+        _, axes = style.new_figure()
+        style.band(axes, runs, key)
+        begins = axes.lines[0].get_ydata()[0]
+        assert style.mean(style.first(runs, key)) == pytest.approx(begins), key
+
+
+def test_a_students_own_picture_looks_like_the_chapters():
+    assert tuple(lab15_run.PANELS) == curves.PANELS
+    assert lab15_run.MEAN_OVER == experiments.WINDOW
+    history = experiments.load("default")[0]["history"]
+    figure = lab15_run.plot_curves(history)
+    assert len(figure.axes[0].lines) == 2
+    for axes, key in zip(figure.axes[1:], curves.PANELS):
+        raw, means = axes.lines
+        assert list(raw.get_ydata()) == history[key]
+        assert list(means.get_ydata()) == style.points(history, key)[1]
+        own = to_rgb(style.visible(style.QUANTITIES[key][1]))
+        assert to_rgb(means.get_color()) == pytest.approx(own, abs=0.01), key
+    assert lab15_run.plot_curves({key: [] for key in history})  # a run that ended at once
+
+
+def test_texts_and_pictures_round_a_number_once():
+    s = figures.results_of("estimators")["summary"]
+    data = figures.read_json(figures.HERE / "estimators.json")["data"]["real"]
+    assert all(f"{s[f'{n}_mean']:.3f}" == f"{data[f'{n}_mean']:.3f}" for n in ("k1", "k2", "k3"))
+    probes = [run["history"] for run in experiments.load("default")]
+    circles = next(line for line in drawn("zero_signal").axes[1].lines if line.get_marker() == "o")
+    assert circles.get_ydata()[-1] == pytest.approx(zero_signal.naive(probes, -1))
+    assert figures.read_json(figures.HERE / "zero_signal.json")["summary"]["naive_8_end"] == (
+        pytest.approx(circles.get_ydata()[-1]))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])

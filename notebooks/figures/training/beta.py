@@ -1,7 +1,7 @@
 """The price of KL: four values of beta, their accuracy, KL and entropy."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import compare, last, mean, new_figure, one_legend, sources
+from notebooks.figures.style import AT_THE_END, compare, last, mean, new_figure, one_legend, sources
 
 NAMES = {"beta0": ("0", "0"), "default": ("0_04", "0.04"), "beta02": ("0_2", "0.2"),
          "beta1": ("1", "1")}
@@ -25,7 +25,7 @@ def alt(results):
     parts = [f"beta {value}: accuracy {s[f'acc_{tag}']:.2f}, KL {s[f'kl_{tag}']:.2f}, entropy "
              f"{s[f'ent_{tag}']:.2f}" for tag, value in NAMES.values()]
     return ("Sampled accuracy, KL and entropy over 300 iterations for four values of beta, mean "
-            "and range of 5 seeds. At the end: " + "; ".join(parts) + ".")
+            f"and range of 5 seeds; {AT_THE_END}: " + "; ".join(parts) + ".")
 
 
 def draw(results):

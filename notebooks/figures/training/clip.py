@@ -1,7 +1,7 @@
 """Inner steps and the clip: 1, 2 and 8 gradient steps on the same samples, and 8 without clip."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import compare, last, mean, new_figure, one_legend, sources
+from notebooks.figures.style import LAST, compare, last, mean, new_figure, one_legend, sources
 
 NAMES = {"inner1": ("1", "1 step"), "default": ("2", "2 steps"), "inner8": ("8", "8 steps"),
          "no_clip_8": ("8_noclip", "8 steps, no clip")}
@@ -28,8 +28,9 @@ def alt(results):
              f"{s[f'clip_frac_{tag}']:.3f}, largest ratio {s[f'ratio_max_{tag}']:.2f}"
              for tag, label in NAMES.values()]
     return ("Accuracy, KL, share of tokens clipped and largest ratio for 1, 2 and 8 inner steps "
-            "and 8 without clip, mean and range of 5 seeds. Accuracy and KL at the end, the others "
-            "on average: " + "; ".join(parts) + ".")
+            "and 8 without clip, mean and range of 5 seeds. Accuracy at the "
+            f"last evaluation, KL averaged over the last {LAST} iterations, the others over all: "
+            + "; ".join(parts) + ".")
 
 
 def draw(results):

@@ -4,7 +4,16 @@ from matplotlib.ticker import NullLocator
 
 from notebooks.detective import NUMBERS, name_of
 from notebooks.experiments import load
-from notebooks.figures.style import QUANTITIES, band, columns, last, mean, new_figure, sources
+from notebooks.figures.style import (
+    AT_THE_END,
+    QUANTITIES,
+    band,
+    columns,
+    last,
+    mean,
+    new_figure,
+    sources,
+)
 
 ROWS = ("acc_sampled", "reward", "loss", "kl", "entropy", "frac_zero_signal", "clip_frac")
 NAMES = ("accuracy", "reward", "loss*", "KL*", "entropy", "zero-\nsignal", "share\nclipped")
@@ -43,7 +52,7 @@ def alt(results):
              f"{s[f'ent_{n}']:.2f}, zero-signal {s[f'zero_{n}']:.2f}, clip_frac "
              f"{s[f'clip_{n}']:.4f}" for n in NUMBERS]
     return ("Seven curves of six runs with one bug each, mean and range of 5 seeds, beside the run "
-            "without a bug. At the end: " + "; ".join(parts) + ".")
+            f"without a bug; {AT_THE_END}: " + "; ".join(parts) + ".")
 
 
 def scaled(axes, key):

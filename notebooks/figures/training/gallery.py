@@ -3,7 +3,16 @@
 from matplotlib.ticker import NullLocator
 
 from notebooks.experiments import TABLE, load
-from notebooks.figures.style import QUANTITIES, band, columns, last, mean, new_figure, sources
+from notebooks.figures.style import (
+    AT_THE_END,
+    QUANTITIES,
+    band,
+    columns,
+    last,
+    mean,
+    new_figure,
+    sources,
+)
 
 # Word in the summary's keys -> name of the experiment, in the order of the chapter's table.
 RUNS = {"lr": "lr_high", "noclip": "no_clip_8", "t07": "t07", "hack": "hacked",
@@ -38,7 +47,7 @@ def alt(results):
              f"entropy {s[f'{w}_ent']:.2f}, zero-signal {s[f'{w}_zero']:.0%}"
              for w, name in {"base": "default", **RUNS}.items()]
     return ("Accuracy, KL, entropy and zero-signal share of the default and of "
-            f"{len(RUNS)} changed runs, mean and range of 5 seeds. At the end: "
+            f"{len(RUNS)} changed runs, mean and range of 5 seeds; {AT_THE_END}: "
             + "; ".join(parts) + ".")
 
 

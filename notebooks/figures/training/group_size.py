@@ -1,7 +1,16 @@
 """Group sizes 2, 4, 8 and 16 at the same number of responses per iteration."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import compare, first, last, mean, new_figure, one_legend, sources
+from notebooks.figures.style import (
+    FROM_TO,
+    compare,
+    first,
+    last,
+    mean,
+    new_figure,
+    one_legend,
+    sources,
+)
 
 NAMES = {"g2": 2, "g4": 4, "default": 8, "g16": 16}
 
@@ -20,10 +29,11 @@ def collect(_):
 def alt(results):
     """Return the alternative text."""
     s = results["summary"]
-    parts = [f"G = {G}: accuracy {s[f'acc_{G}']:.2f}, zero-signal {s[f'zero_start_{G}']:.0%} at "
-             f"the start and {s[f'zero_{G}']:.0%} at the end" for G in NAMES.values()]
+    parts = [f"G = {G}: accuracy {s[f'acc_{G}']:.2f}, zero-signal groups from "
+             f"{s[f'zero_start_{G}']:.0%} to {s[f'zero_{G}']:.0%}" for G in NAMES.values()]
     return ("Sampled accuracy and share of zero-signal groups for four group sizes, 128 responses "
-            "per iteration each, mean and range of 5 seeds. " + "; ".join(parts) + ".")
+            f"per iteration each, mean and range of 5 seeds. Accuracy at the last "
+            f"evaluation, the share {FROM_TO}: " + "; ".join(parts) + ".")
 
 
 def draw(results):

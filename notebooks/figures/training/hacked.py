@@ -1,7 +1,7 @@
 """A reward that can be hacked: what the run is paid for, what it does, how long it speaks."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import band, first, last, mean, new_figure, sources
+from notebooks.figures.style import FROM_TO, band, first, last, mean, new_figure, sources
 
 
 def collect(_):
@@ -23,10 +23,11 @@ def alt(results):
     s = results["summary"]
     return (
         f"A run that is paid if the response is a part of the answer, mean and range of 5 seeds. "
-        f"The reward rises from {s['reward_start']:.2f} to {s['reward_end']:.2f}, while the share "
-        f"of right responses goes from {s['true_start']:.2f} to {s['true_end']:.2f} and sampled "
-        f"accuracy ends at {s['acc_end']:.2f}; responses shrink from {s['length_start']:.2f} "
-        f"tokens to {s['length_end']:.2f}, their end included."
+        f"Reward, share and length {FROM_TO}: the reward rises from {s['reward_start']:.2f} to "
+        f"{s['reward_end']:.2f}, while the share of right responses goes from "
+        f"{s['true_start']:.2f} to {s['true_end']:.2f} and sampled accuracy ends at "
+        f"{s['acc_end']:.2f}; responses shrink from {s['length_start']:.2f} tokens to "
+        f"{s['length_end']:.2f}, their end included."
     )
 
 
