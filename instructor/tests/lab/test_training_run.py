@@ -490,7 +490,7 @@ def test_a_folder_with_other_things_is_left_alone(lab, capsys, tmp_path, content
     path.write_text("precious", encoding="utf-8")
     assert train(lab, "--out=mine") == 1
     (line,) = lines_of(capsys)
-    assert "mine holds something else" in line and content.split("/")[0] in line
+    assert "mine holds something other" in line and content.split("/")[0] in line
     assert path.read_text(encoding="utf-8") == "precious" and names(tmp_path) == ["mine"]
 
 
