@@ -867,7 +867,7 @@ class Folder:
             shown = readable(", ".join(sorted(names)[:2]), 80)
             more = f" and {len(names) - 2} more" if len(names) > 2 else ""
             flag = self.flag.partition(" ")[0]
-            raise RunError(f"{self.shown} holds something else than a training run ({shown}{more})"
+            raise RunError(f"{self.shown} holds something other than a training run ({shown}{more})"
                            f"; it was not touched. Choose a new folder, such as {flag} "
                            f"{readable(self.path.name + '/run1')}")
         inside = [path for path in (Path.cwd(), TOP, Path.home()) if path.is_relative_to(self.path)]

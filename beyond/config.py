@@ -78,7 +78,8 @@ class GRPOConfig:
     eval_steps: int = opt(0, "evaluate every so many steps; 0: at the end only", 0)
     eval_samples: int = opt(100, "problems of an evaluation", 1)
     logging_steps: int = opt(1, "log every so many steps, as means over them", 1)
-    save_steps: int = opt(100, "a checkpoint every so many steps; 0: only final/", 0)
+    save_steps: int = opt(100, "a checkpoint every so many steps, and at the end; 0: at the end "
+                          "only", 0)
     save_total_limit: int = opt(2, "checkpoints kept", 1)
     output_dir: str = opt("runs/hf", "folder of logs and checkpoints")
     log_completions: int = opt(4, "responses shown at each log; all are in completions.jsonl", 0)

@@ -107,7 +107,7 @@ def no_lab_file(path):
         return f"there is no lab file {path}"
     try:
         if path.stat().st_size > LARGEST:
-            return f"{path} is no lab file: it has {path.stat().st_size >> 20} MB"
+            return f"{path} is not a lab file: it has {path.stat().st_size >> 20} MB"
         data = path.read_bytes()
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}"
@@ -133,7 +133,7 @@ def _other_format(path, data):
     if data[:4] == b"PK\3\4":
         return "a zip archive; unpack it and give the lab file in it"
     if b"\0" in data:
-        return "no text: it has zero bytes in it"
+        return "not text: it has zero bytes in it"
     if data.lstrip()[:1] == b"{" and b'"cells"' in data:
         return f"a notebook; write your functions in {DEFAULT_LAB.name}, which the tests read"
     return None
@@ -428,7 +428,7 @@ def _add_failure(source, node, error):
         line = frames[-1][1]
     if isinstance(error, SystemExit):
         call = str(error) if isinstance(error, EndsPython) else "sys.exit() was called"
-        text = f"{call} while the file was loaded; take it out"
+        text = f"{call} while the file was loaded; remove it"
     if not words and isinstance(error, Exception):
         words = advice(error, linecache.getline(source.path, line)) or ""
     source.add_problem(getattr(node, "name", None), node.lineno, line, text, words)

@@ -7,7 +7,7 @@
     python -m beyond.compare --kept                        table and claims of the kept results
 
 Runs go to OUT/TASK/VARIANT/seedN.jsonl, one line an evaluation. Killed, or stopped with Ctrl-C,
-the same command goes on where it was: what is finished is not done again, and a half-done run
+the same command continues where it stopped: what is finished is not done again, and a half-done run
 starts from its last evaluation. More seeds or variants later only add what is missing.
 """
 
@@ -230,7 +230,7 @@ def main() -> int:
         drawn = save_all({flags.task: runs}, folder)
         print(f"{folder}: table.csv and {counted(len(drawn), 'figure')}")
     if not ended:
-        print(f"Stopped: {len(runs)} of {len(specs)} runs are done. The same command goes on.")
+        print(f"Stopped: {len(runs)} of {len(specs)} runs are done. The same command continues.")
     elif flags.save and not errors:
         keep(flags.task, runs, "python -m beyond.compare " + " ".join(sys.argv[1:]))
         pictures = save_all(kept_runs(), FIGURES, KEPT_FIGURES)

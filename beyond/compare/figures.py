@@ -33,8 +33,8 @@ CURVES = (  # (key of an evaluation, file name, what the y axis says)
     ("greedy", "greedy", "greedy accuracy, held-out sums"),
     ("entropy", "entropy", "entropy per token (nats)"),
     ("kl", "kl", "KL to the SFT model, per token"),
-    ("length", "length", "tokens of a response"),
-    ("length_wrong", "length_wrong", "tokens of a wrong response"),
+    ("length", "length", "tokens per response"),
+    ("length_wrong", "length_wrong", "tokens per wrong response"),
     ("cut", "cut", "share of responses cut off"),
     ("train_clip_frac", "clip", "share of tokens clipped (last inner step)"),
 )
@@ -158,7 +158,7 @@ def forest(found: Summaries, task: str) -> Figure:
         Line2D([], [], color=ORANGE, lw=2.5, label="bootstrap interval"),
         Line2D([], [], color=ORANGE, marker="D", ls="", ms=7,
                label=f"mean, p below {LEVEL:g} (Holm, {counted})"),
-        Line2D([], [], color=ORANGE, marker="o", ls="", ms=7, mfc="white", label="mean, not so"),
+        Line2D([], [], color=ORANGE, marker="o", ls="", ms=7, mfc="white", label="mean, otherwise"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, columnspacing=1,
                   handletextpad=0.4, handlelength=1.6)
@@ -177,15 +177,15 @@ def hack(by_task: dict[str, list[dict]]) -> Figure:
     most = max((column(run, "iter")[-1] for runs in found.values() for run in runs), default=1)
     for axes, (task, title) in zip(panels, HACKS):
         for key, color, style, label in (
-            ("anywhere", ORANGE, "s--", "answer anywhere in it"),
-            ("sampled", BLUE, "o-", "answer at the end: right"),
+            ("anywhere", ORANGE, "s--", "answer anywhere"),
+            ("sampled", BLUE, "o-", "answer at the end (right)"),
         ):
             _curve(axes, found[task], key, color, style, label)
         axes.set(title=title, ylim=(0, 1.02))
     panels[1].tick_params(labelleft=False)
     for (task, title), color, style in zip(HACKS, (ORANGE, BLUE), ("^-.", "D:")):
         _curve(panels[2], found[task], "length", color, style, title)
-    panels[2].set(title="tokens of a response", ylim=(0, 25))
+    panels[2].set(title="tokens per response", ylim=(0, 25))
     for axes in panels:
         axes.set(xlabel="iteration", xlim=(0, most))
     for axes, (task, _) in zip(panels, HACKS):

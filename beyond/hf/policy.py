@@ -412,7 +412,7 @@ def _same_adapter(model, wanted) -> None:
                     "this lab")
 
 
-def trained_in_full(model, cfg: GRPOConfig) -> None:
+def trained_in_full(model) -> None:
     """Bring weights that will be trained to float32, and say so.
 
     from_pretrained keeps the file's type, often bfloat16. Its numbers lie 1/256 apart or more: most
@@ -456,7 +456,7 @@ def policy_of(model, tokenizer, cfg: GRPOConfig, peft_config=None) -> Policy:
                          "with PeftModel.from_pretrained(base, folder, is_trainable=True)"
                          if hasattr(model, "disable_adapter") else "no weight of the model can be "
                          "trained: all have requires_grad = False")
-    trained_in_full(model, cfg)
+    trained_in_full(model)
     if cfg.gradient_checkpointing:
         model.gradient_checkpointing_enable()
         model.enable_input_require_grads()

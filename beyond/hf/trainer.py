@@ -361,7 +361,7 @@ class GRPOTrainer:
         if self.done == start:
             return ": there is nothing to keep." if not kept else f"; {kept[-1].name} is as it was."
         place = kept[-1].name if kept else "the start"
-        return f". final/ has the model; a resume goes on from {place}."
+        return f". final/ has the model; a resume continues from {place}."
 
     def report(self, seconds: float) -> str:
         """Return the last line of the run.

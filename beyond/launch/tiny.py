@@ -37,6 +37,7 @@ from beyond.losses.names import VARIANTS, Variant, functions, resolve
 from beyond.parallel.ranks import (
     KINDS,
     World,
+    agree,
     ctrl_c,
     gather,
     my_part,
@@ -358,9 +359,16 @@ def main(args: Sequence[str] | None = None) -> int:
         flags = parse(__doc__, args)
         torch.set_num_threads(flags.threads)
         world = start(flags.device)
-        run = Run(flags, world)
     except (ValueError, OSError) as error:
         return ended(error, 2)
+    try:
+        run = agree(world, lambda: Run(flags, world))
+    except (ValueError, OSError) as error:
+        if world.main:
+            ended(error, 2)
+        gather(world, None)  # a rank that ends first has torchrun end the others
+        stop(world)
+        return 2
     try:
         train(run, flags.out if world.main else None)
         if world.main:

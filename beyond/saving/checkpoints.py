@@ -238,7 +238,7 @@ def load_state(folder: str | Path, name: str = STATE) -> dict[str, Any]:
 def damaged(folder: str | Path, error: BaseException) -> OSError:
     """Return the error for a checkpoint that cannot be read."""
     return OSError(f"{folder} is damaged ({type(error).__name__}: {last_line(error):.100}): remove "
-                   "it, and a resume goes on from the one before")
+                   "it, and a resume continues from the one before")
 
 
 def load(folder: Path, world: World, model: Any, opt: torch.optim.Optimizer) -> dict[str, Any]:

@@ -45,7 +45,6 @@ import lab15_run
 from beyond.hf import preflight
 from beyond.hf.policy import ADAPTER
 from beyond.parallel.ranks import seed_of
-from beyond.saving.checkpoints import found
 from beyond.services.actors import GeneratorActor, Recipe, ReferenceActor, RewardActor, TrainerActor
 from beyond.services.config import ROLES, Role, ServicesConfig
 from beyond.services.messages import (
@@ -203,10 +202,6 @@ class Services:
             for _ in range(cfg.reference.replicas if cfg.beta else 0)], *limits)
         self.replicas = [self.trainer, *own, *self.rewards.members, *self.references.members]
 
-    def resumable(self) -> bool:
-        """Return whether there is a checkpoint to resume from."""
-        return self.checkpoint.is_file() if self.cfg.hf is None else bool(found(self.out))
-
     def forget(self) -> None:
         """Remove what is written before the first update: there is nothing to keep."""
         for name in ("history.json", "config.json", "checkpoint.pt"):
@@ -217,10 +212,10 @@ class Services:
         """Return the names of what a run leaves; whole: it was not stopped."""
         if self.cfg.hf is None:
             last = ["policy.pt", "curves.png", "checkpoint.pt"] if whole else [
-                "checkpoint.pt (--resume goes on from it)"]
+                "checkpoint.pt (--resume continues from it)"]
             return ["history.json", "config.json", *last]
         last = ["final/", "curves.png"]
-        last += [] if whole else ["checkpoint-N (--resume goes on from the newest)"]
+        last += [] if whole else ["checkpoint-N (--resume continues from the newest)"]
         return ["history.json", "config.json", "training_log.jsonl", "completions.jsonl", *last]
 
     @property

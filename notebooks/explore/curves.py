@@ -73,8 +73,8 @@ def detective():
         return None
     from notebooks import detective as game
 
-    runs = [{"number": n} | kept(game.path_of(n)) for n in game.NUMBERS
-            if game.path_of(n).exists()]
+    paths = {n: RUNS / f"{game.name_of(n)}.json" for n in game.NUMBERS}
+    runs = [{"number": n} | kept(path) for n, path in paths.items() if path.exists()]
     pairs = {(n, letter): fnv(f"{game.SALT} {n}={letter}")
              for n in game.NUMBERS for letter in game.BUGS}
     right = sorted(h for pair, h in pairs.items() if game.digest(*pair) in game.PAIRS)

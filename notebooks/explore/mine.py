@@ -34,6 +34,8 @@ from tests.loader.surroundings import itself, quiet, tamed
 from tests.spec import oracle
 from tests.spec.standin import stand_in
 
+ARGUMENTS = ("logp", "old_logp", "ref_logp", "adv", "mask")  # of Task 4, in order
+AFTER = "after the call, which must not change it"
 ATOL = RTOL = 1e-4  # of the tests: float32 and another order of sums stay far below
 
 
@@ -205,22 +207,39 @@ def check_group(lab, page, call):
 
 
 def check_advantages(lab, page, call):
-    """Task 2."""
+    """Task 2: also with the defaults, with another eps, and without a change of the rewards."""
     found = []
     for i, given in enumerate(page["batches"]["advantages"]):
         rewards = torch.tensor(given["rewards"], dtype=torch.float32)
         G, scale = given["G"], given["scale_std"]
-        result = call(lambda r=rewards, G=G, s=scale: lab.group_advantages(r, G, s))
         how = "with" if scale else "without"
-        what = f"advantage ({counted(len(rewards), 'reward')}, G = {G}, {how} the std)"
-        found.append(check(what, result, given["right"], i, ("response",)))
+        ways = [(f"{how} the std", (scale,), given["right"])]
+        if i == 0:
+            other = oracle.advantages(given["rewards"], G, scale, 0.5)
+            ways += [("with the defaults", (), given["right"]), ("eps = 0.5", (scale, 0.5), other)]
+        for way, given_settings, right in ways:
+            result = call(lambda r=rewards, G=G, s=given_settings: lab.group_advantages(r, G, *s))
+            what = f"advantage ({counted(len(rewards), 'reward')}, G = {G}, {way})"
+            found.append(check(what, result, right, i, ("response",)))
+        found.append(check(f"rewards {AFTER}", rewards, given["rewards"], i, ("response",)))
     return found
 
 
 def tensors(given):
     """Return the tensors of a batch that Task 3 and 4 take, by name."""
-    names = ("logp", "old_logp", "ref_logp", "adv", "mask")
-    return {name: torch.tensor(given[name]) for name in names}
+    return {name: torch.tensor(given[name]) for name in ARGUMENTS}
+
+
+def untouched(arguments, given, batch):
+    """Return the checks that a function has left its arguments as they were.
+
+    Args:
+        arguments: name -> tensor, after the call.
+        given: name -> the numbers before.
+        batch: as for `check`.
+    """
+    return [check(f"{name} {AFTER}", value, given[name], batch)
+            for name, value in arguments.items()]
 
 
 def slopes(value, logp):
@@ -249,27 +268,48 @@ def check_k3(lab, page, call):
         found.append(check("k3", value, given["right"]["k3"], name))
         right = oracle.k3_gradient(given["logp"], given["ref_logp"])
         found.append(check("slope of k3", slope, right, name))
+        found += untouched({key: x[key] for key in ("logp", "ref_logp")}, given, name)
     return found
+
+
+def loss_cases(page):
+    """Return (batch, words, clip_eps and beta, what is right) of every call of Task 4."""
+    kept = page["batches"]["loss"]
+    cases = [(name, "", (given["right"]["clip_eps"], given["right"]["beta"]), given["right"])
+             for name, given in kept.items()]
+    first, given = next(iter(kept.items()))
+    cases.append((first, " with the defaults", (), given["right"]))
+    lists = [given[key] for key in ARGUMENTS]
+    for given_settings in ((0.05, 0.04), (0.2, 0.5)):
+        words = " at clip_eps = {}, beta = {}".format(*given_settings)
+        right = {name: compute(*lists, *given_settings) for name, compute in
+                 (("gradient", oracle.loss_gradient), ("loss", oracle.loss),
+                  ("stats", oracle.stats))}
+        cases.append((first, words, given_settings, right))
+    return cases
 
 
 def check_loss(lab, page, call):
     """Task 4: the loss, its statistics, and its gradient to every token."""
     found = []
-    for name, given in page["batches"]["loss"].items():
-        x, right = tensors(given), given["right"]
+    for name, words, given_settings, right in loss_cases(page):
+        given = page["batches"]["loss"][name]
+        x = tensors(given)
         x["logp"].requires_grad_()
 
-        def done(x=x, right=right):
+        def done(x=x, given_settings=given_settings):
             with stand_in(lab, k3_kl=lambda a, b: torch.expm1(b - a) - (b - a)):
-                loss, stats = lab.grpo_loss(*x.values(), right["clip_eps"], right["beta"])
+                loss, stats = lab.grpo_loss(*x.values(), *given_settings)
             return loss, stats, slopes(loss, x["logp"])
 
         loss, stats, grad = call(done)
         reported = as_dict(stats)
-        found.append(check("gradient", grad, right["gradient"], name))
-        found.append(check("loss", loss, right["loss"], name))
-        found += [check(key, reported.get(key), value, name)
+        found.append(check(f"gradient{words}", grad, right["gradient"], name))
+        found.append(check(f"loss{words}", loss, right["loss"], name))
+        found += [check(f"{key}{words}", reported.get(key), value, name)
                   for key, value in right["stats"].items()]
+        if not words:
+            found += untouched(x, given, name)
     return found
 
 

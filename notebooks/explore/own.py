@@ -8,6 +8,7 @@ import json
 import math
 from pathlib import Path
 
+from lab15_run import counted
 from notebooks.explore.curves import KEYS
 from notebooks.figures.style import points, short
 
@@ -27,7 +28,8 @@ def runs(folders, training):
         ValueError: too many, one of them twice, or one that cannot be used; one line.
     """
     if len(folders) > MOST:
-        raise ValueError(f"{len(folders)} runs with --run; the page draws at most {MOST}")
+        given = counted(len(folders), "time")
+        raise ValueError(f"--run was given {given}; the page draws at most {MOST}")
     paths = [Path(folder).resolve() for folder in folders]
     if twice := [f for f, path in zip(folders, paths) if paths.count(path) > 1]:
         raise ValueError(f"{twice[0]} is given twice with --run")
@@ -111,7 +113,7 @@ def checked(history):
             raise ValueError(f"{key} is no list")
         wanted = evals if key.startswith(("acc", "eval")) else n
         if values and len(values) != wanted:
-            raise ValueError(f"{key} has {len(values)} values, not {wanted}")
+            raise ValueError(f"{key} has {counted(len(values), 'value')}, not {wanted}")
         if odd := [v for v in values if isinstance(v, bool) or not isinstance(v, (int, float))]:
             raise ValueError(f"{key} holds {str(odd[0])[:40]!r}, which is no number")
     if sorted(history["eval_iter"]) != history["eval_iter"]:

@@ -118,8 +118,8 @@ def draw(results):
         axes.set_title(title)
         axes.margins(x=0.28)
     panels[0].set(yticks=places, yticklabels=[*list(LABELS.values())[:-1],
-                                              "(r - group mean) / std,\nanother mean gradient"])
+                                              "(r - group mean) / std,\na different mean gradient"])
     panels[0].invert_yaxis()
-    figure.supxlabel("signal to noise of one batch's gradient, raw rewards = 1; longer is quieter\n"
-                     "at each bar: its value", fontsize=POINTS)
+    figure.supxlabel("signal-to-noise ratio of one batch's gradient; raw rewards = 1\n"
+                     "longer is better; beside each bar: the ratio itself", fontsize=POINTS)
     return figure

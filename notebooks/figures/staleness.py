@@ -3,7 +3,7 @@
 from statistics import median
 
 from beyond.staleness import RESULTS, SETS, STALENESS, by_setting, read
-from notebooks.figures.style import SAMPLED, looks, mean, new_figure, shade
+from notebooks.figures.style import GREEDY, SAMPLED, looks, mean, new_figure, shade
 
 LAST = 5  # evaluations that "at the end" is the mean of
 LEVEL = 0.85  # accuracy whose seconds are compared
@@ -160,7 +160,7 @@ def draw(results):
     line(top[0], found["none_0"][0]["updates"], rows, "in step", step)
     top[0].set(title="in step", ylabel="accuracy", ylim=(0.4, 1))
     base = found["none_0_fast"]
-    for correction, look in (("none", looks(SAMPLED, 3)[2]), ("tis", looks("#D55E00", 2)[1])):
+    for correction, look in (("none", looks(SAMPLED, 3)[2]), ("tis", looks(GREEDY, 4)[3])):
         rows = difference(found[f"{correction}_16_fast"], base)
         line(bottom[1], *rows, "16 late, with TIS (last curves)", look)
     bottom[1].set_title("3 x learning rate")

@@ -72,7 +72,8 @@ def draw(results):
     for at, style, words in (
         (s["p_before_mean"], "--", f"SFT model, mean {s['p_before_mean']:.2f}:\n"
                                    "these sums were\nnever in its lessons"),
-        (s["teacher_right"], ":", f"the careless teacher\nis right in {s['teacher_right']:.1%}"),
+        (s["teacher_right"], ":", "the careless teacher is\n"
+                                  f"right {s['teacher_right']:.1%} of the time"),
     ):
         axes.axvline(at, color="black", ls=style, lw=1.2)
         left = style == "--"

@@ -101,6 +101,6 @@ def draw(results):
     dots = right.plot(x, alike, "o", mfc="white", mec="black", ms=6)
     right.set(xlabel="iteration", title="in training, G = 8", ylim=(0, 1))
     figure.legend([right.lines[0], *crosses, *dots],
-                  ["measured", "formula, each prompt its own p", "formula, with the mean p"],
+                  ["measured", "formula, each prompt's own p", "formula, with the mean p"],
                   loc="outside lower center", ncols=3)
     return figure

@@ -4,20 +4,20 @@
 # %% [markdown]
 # # 1. One GRPO step by hand
 #
-# You take one step of GRPO apart, with your own functions from [lab15_grpo.py](../lab15_grpo.py)
-# and with a pencil. Read it with sections 2 to 6 of the
+# Here you take one step of GRPO apart, with your own functions from
+# [lab15_grpo.py](../lab15_grpo.py) and with a pencil. Read it alongside sections 2 to 6 of the
 # [chapter](../chapter.md#section-2).
 #
-# Work on a task, save the file, and run its cell here again: your file is read anew, and the
-# kernel keeps running. A cell whose task is not written yet says so in one line. Run a cell with
-# Shift+Enter, from the top to the bottom; after a restart of the kernel, start at the top again.
+# Work on a task, save the file, and run its cell here again: your file is read again while the
+# kernel keeps running. A cell whose task is not written yet says so in one line. Run the cells with
+# Shift+Enter, from top to bottom; after restarting the kernel, start at the top again.
 #
-# Some cells have dots, `...`. There it is your turn:
+# Where a cell has dots, `...`, it is your turn:
 #
-# - **Predict**: put a number in their place before you run the cells below. Later you see it
-#   beside what happened. Nothing depends on it.
-# - **Compute**: work it out, on paper or as a line of Python. One line says whether it is right,
-#   or what is wrong with it. Three digits are enough.
+# - **Predict**: replace them with a number before you run the cells below. Later you will see your
+#   number beside what happened. Nothing depends on it.
+# - **Compute**: work out the number, on paper or with a line of Python. The cell tells you in one
+#   line whether it is right, or what is wrong with it. Three digits are enough.
 
 # %%
 import importlib
@@ -41,8 +41,8 @@ importlib.import_module("notebooks.first_cell").start()
 # %% [markdown]
 # ## Two models, three prompts
 #
-# The policy starts as a copy of the SFT model; `ref` stays what it is. `show` draws tables and
-# pictures, `needs` gives you your own functions, `fill` looks at what you have computed.
+# The policy starts as a copy of the SFT model; `ref` never changes. `show` draws tables and
+# pictures, `needs` loads your own functions, and `fill` checks what you have computed.
 
 # %%
 import copy
@@ -60,9 +60,9 @@ prompts, answers, G = ["37+48=", "75+23=", "6+4="], ["85", "98", "10"], 8
 # %% [markdown]
 # ## Task 1: ask every prompt `G` times
 #
-# The model gives about half of its sums right, but not the same half of every sum. **Predict**:
-# out of 8 responses to each of the three prompts, how many will be right? Will the right ones be
-# the same text? Will the wrong ones?
+# The model gets about half of its answers right, but not half for every sum. **Predict**: out of 8
+# responses to each of the three prompts, how many will be right? Will the right ones all be the
+# same text? Will the wrong ones?
 
 # %%
 right = {"37+48=": ..., "75+23=": ..., "6+4=": ...}  # a number from 0 to 8 for each
@@ -76,7 +76,7 @@ with needs(1) as lab:
     guess("Right responses of 8", right, dict(zip(prompts, map(sum, rewards))))
 
 # %% [markdown]
-# In the file, all 24 responses stand in one list, and row `i` belongs to prompt `i // G`.
+# Your function returns all 24 responses in one list, and row `i` belongs to prompt `i // G`.
 # **Compute**: to which prompt does row 13 belong? Count the prompts from 0.
 
 # %%
@@ -92,7 +92,7 @@ check("task1")
 #
 # Take the prompt with the fewest right responses. **Compute** the mean and the standard deviation
 # of its 8 rewards, and the advantage of a right response, `(1 - mean) / std`. (`eps` is far too
-# small to be seen here.) Its rewards are printed when task 1 is written.
+# small to be seen here.) Its rewards are printed once task 1 is written.
 
 # %%
 mean, std, advantage = ..., ..., ...
@@ -105,10 +105,9 @@ with needs(1):
     fill("std", std, fewest)
     fill("advantage", advantage, 1.0, fewest)
 
-# %% [markdown]
-# **Predict**: within a row, all right responses get the same advantage. Which row will give its
-# right responses the largest one: the row with many right ones, or with few? What does a right
-# response get where 7 of 8 are right? And what does each row add up to?
+# %% [markdown] **Predict**: within a row, all right responses get the same advantage. Which row
+# will give its right responses the largest advantage: the one with many right responses, or the one
+# with few? What does a right response get where 7 of 8 are right? And what does each row add up to?
 
 # %%
 with needs(1, 2) as lab:
@@ -122,8 +121,8 @@ check("task2")
 # ## Task 3: what it costs to move away
 #
 # A token had the probability 0.50 under the policy and 0.30 under the SFT model: `logp` is -0.693
-# and `ref_logp` is -1.204. **Compute** `d` and the token's `k3`. Which of the two models likes the
-# token better, and what is the sign of `d` then?
+# and `ref_logp` is -1.204. **Compute** `d` and the token's `k3`. Which of the two models gives the
+# token more probability, and what does that say about the sign of `d`?
 
 # %%
 d, k3 = ..., ...
@@ -131,8 +130,8 @@ d, k3 = ..., ...
 fill("d", d, -0.693, -1.204)
 fill("k3", k3, -0.693, -1.204)
 
-# %% [markdown]
-# Where the two models agree, `d` is 0. Is an error of `d = 1` as expensive as one of `d = -1`?
+# %% [markdown] Where the two models agree, `d` is 0. Does a difference of `d = 1` cost as much as
+# one of `d = -1`?
 
 # %%
 with needs(3) as lab:
@@ -145,8 +144,8 @@ check("task3")
 # %% [markdown]
 # ## Task 4: the loss, before and after one update
 #
-# Before the first update the policy is the model that sampled, and the SFT model as well. So
-# what are `rho` and `k3`, and what is the loss? (Per group the advantages add up to 0.)
+# Before the first update the policy is still the model that sampled, and it is still the SFT model.
+# So what are `rho` and `k3`, and what is the loss? (In every group the advantages add up to 0.)
 # **Predict** the three numbers.
 
 # %%
@@ -161,9 +160,8 @@ with needs(1, 2, 3, 4) as lab:
     happened = {"loss": loss.item(), "kl": stats["kl"], "clip_frac": stats["clip_frac"]}
     guess("Before the update", before, happened)
 
-# %% [markdown]
-# Then comes one update. **Predict**, before you look: in which rows will `rho` rise, and where
-# does `clip` appear? (The model shares its weights between all tokens: not every one goes where
+# %% [markdown] Then comes one update. **Predict**, before you look: in which rows will `rho` rise,
+# and where will `clip` appear? (All tokens share the model's weights, so not every token goes where
 # its own advantage pushes it.) Row `i` belongs to prompt `i // G`, here as everywhere.
 
 # %%
@@ -176,9 +174,8 @@ with needs(1, 2, 3, 4) as lab:
     show.display(show.numbers("After one update", {"loss": loss, **stats}))
     show.display(show.step(lab, out, logp, old_logp, ref_logp, adv, "after one update", prompts, G))
 
-# %% [markdown]
-# **Compute** with one token of this batch, whose three numbers are printed when the tasks are
-# written: its `rho`, and the smaller of `rho * A` and `clip(rho, 0.8, 1.2) * A`.
+# %% [markdown] Take one token of this batch; its three numbers are printed once the tasks are
+# written. **Compute** its `rho`, and the smaller of `rho * A` and `clip(rho, 0.8, 1.2) * A`.
 
 # %%
 rho, objective = ..., ...
@@ -195,9 +192,10 @@ check("task4")
 # %% [markdown]
 # ## Task 5: the whole step, repeated
 #
-# `grpo_step` does what you did above: sample, score, compare, update. Here are twelve steps on
-# the same three prompts, at the learning rate of the lab. **Predict**: which of the three right
-# answers will gain most? `reward` should rise, `loss` stay near 0: every step has fresh samples.
+# `grpo_step` does what you did above: sample, score, compare, update. Here are twelve steps on the
+# same three prompts, at the learning rate of the lab. **Predict**: which of the three right answers
+# will gain most? `reward` should rise, and `loss` should stay near 0, since every step has fresh
+# samples.
 
 # %%
 with needs(1, 2, 3, 4, 5) as lab:

@@ -4,10 +4,11 @@
 # %% [markdown]
 # # 2. Watch it train
 #
-# The curves grow while the model learns. It takes a tenth longer than `python lab15_grpo.py`:
-# about 15 seconds on a quiet core, several times that on a busy or a slow one. The line above the
-# curves says how long is left. The very first time the SFT model is trained before it, which takes
-# about as long again. The stop button of the tool bar ends it early; what was measured is kept.
+# The curves grow while the model learns. This takes a tenth longer than `python lab15_grpo.py`:
+# about 15 seconds on an idle core, several times that on a busy or slow one. The line above the
+# curves says how much time is left. The very first time, the SFT model has to be trained first,
+# which takes about as long again. The stop button in the toolbar ends the run early; what was
+# measured is kept.
 
 # %%
 import importlib
@@ -32,7 +33,8 @@ importlib.import_module("notebooks.first_cell").start()
 # ## Before you start
 #
 # Sampled accuracy begins near 0.45, greedy accuracy above 0.9. Which of the two will move? What
-# will the entropy do: the policy was unsure which number to say, will it still be?
+# will the entropy do? At first the policy is unsure which number to say; will it still be unsure at
+# the end?
 
 # %%
 import lab15_run
@@ -50,9 +52,9 @@ with needs(1, 2, 3, 4, 5) as lab:
 # %% [markdown]
 # ## Your run among others
 #
-# One run is one throw of the dice. Here it stands beside five seeds of the default settings,
-# measured with the solution and kept in the repository: the line is their mean, the band goes
-# from the lowest to the highest. Where does yours leave the band, and is there a reason?
+# One run is one throw of the dice. Here yours is shown with five seeds of the default settings,
+# measured with the solution and kept in the repository: the line is their mean, the band goes from
+# the lowest to the highest. Where does yours leave the band, and is there a reason?
 
 # %%
 from notebooks import experiments
@@ -64,18 +66,19 @@ display(live.seven({"default settings": kept} | ({"this run": mine} if mine else
 # %% [markdown]
 # What to look at:
 #
-# - **accuracy** and **reward** are the progress signals. The reward is that of the samples the
-#   policy learns from, accuracy that of sums it never trains on.
-# - **loss** stays near 0 from the first to the last iteration. Say why before you read
+# - **accuracy** and **reward** show progress. The reward is measured on the samples that the policy
+#   learns from, the accuracy on sums that it never trains on.
+# - **loss** stays near 0 from the first to the last iteration. Work out why before you read
 #   [section 7](../chapter.md#section-7).
-# - **share of zero-signal groups** rises as the policy gets better: a group that is all right
-#   teaches nothing.
-# - **entropy** falls: the policy becomes sure. **KL** grows: it leaves the SFT model.
+# - **share of zero-signal groups** rises as the policy gets better: a group whose responses are all
+#   right teaches nothing.
+# - **entropy** falls: the policy becomes more certain. **KL** grows: the policy moves away from the
+#   SFT model.
 #
 # ## Compare any runs
 #
-# Every `python lab15_grpo.py --out runs/NAME` ends up in the table below; so does the run above.
-# Train one with another setting, say `--lr 3e-3`, and one with `--scale-std` turned off
+# Every run of `python lab15_grpo.py --out runs/NAME` appears in the table below, and so does the
+# run above. Train one with a different setting, say `--lr 3e-3`, and one without the std
 # (`--no-scale-std`). Then put their names into `chosen`.
 
 # %%

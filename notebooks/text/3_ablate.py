@@ -4,9 +4,9 @@
 # %% [markdown]
 # # 3. What each setting does
 #
-# For instructors. The experiments of the chapter, drawn from results that are kept in the
-# repository, so that everything below appears at once. `MEASURE = True` trains again: a run
-# takes about 15 seconds on a quiet core, five seeds of one experiment over a minute.
+# For instructors: the experiments of the chapter, drawn from results that are kept in the
+# repository, so that everything below appears at once. `MEASURE = True` trains again: one run takes
+# about 15 seconds on an idle core, five seeds of one experiment over a minute.
 
 # %%
 import importlib
@@ -30,8 +30,8 @@ importlib.import_module("notebooks.first_cell").start()
 # %% [markdown]
 # ## The table
 #
-# One row for each experiment: what differs from the default settings, and which change of the
-# code was made, if any. The same as text: `python -m notebooks.experiments --list`.
+# There is one row per experiment: how its settings differ from the defaults, and which line of code
+# was changed, if any. `python -m notebooks.experiments --list` prints the same as text.
 
 # %%
 from notebooks import experiments, live
@@ -68,9 +68,9 @@ display(live.bars({labels[n]: runs for n, runs in results.items()}))
 # %% [markdown]
 # ## How they get there
 #
-# Up to seven experiments at a time. What goes wrong first: the learning rate too high, no KL term,
-# groups of two, many inner steps without a clip, a KL term that may be negative, a ratio against
-# the wrong model.
+# Up to seven experiments at a time. First, those in which something goes wrong: the learning rate
+# is too high, there is no KL term, groups of two, many inner steps without a clip, a KL term that
+# can be negative, a ratio against the wrong model.
 
 # %%
 broken = [
@@ -78,18 +78,16 @@ broken = [
     if n in results]
 display(live.seven({labels[n]: results[n] for n in broken}))
 
-# %% [markdown]
-# Now the settings that are a matter of taste. Which of them can you tell apart from the default
-# by accuracy alone? Which only by another panel?
+# %% [markdown] Now the settings that are a matter of taste. Which of them can you tell apart from
+# the default by the accuracy alone? For which do you need another panel?
 
 # %%
 taste = [n for n in ("default", "inner1", "inner8", "no_std", "beta1", "g4", "g16")
          if n in results]
 display(live.seven({labels[n]: results[n] for n in taste}))
 
-# %% [markdown]
-# And where the reward and the accuracy come apart: a reward that can be had without being right,
-# and sampling at a lower temperature than the one that is scored.
+# %% [markdown] And finally, two cases in which reward and accuracy diverge: a reward that can be
+# earned without being right, and sampling at a lower temperature than the one used for scoring.
 
 # %%
 apart = [n for n in ("default", "hacked", "t07") if n in results]

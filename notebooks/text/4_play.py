@@ -4,10 +4,10 @@
 # %% [markdown]
 # # 4. Turn the knobs
 #
-# Three small worlds with sliders. A slider can be moved with the mouse, or with the arrow keys
-# once it has the focus (Tab); the number beside it can be typed over. Below each picture its
-# numbers stand as text. Where there are no sliders (the book, a printout), a still picture
-# stands in their place.
+# Three small experiments with sliders. Move a slider with the mouse, or with the arrow keys once it
+# has the focus (Tab); you can also type a number beside it. Below each picture its numbers are
+# given as text. Where there are no sliders (in the book, on paper), you see a still picture
+# instead.
 
 # %%
 import importlib
@@ -33,9 +33,9 @@ importlib.import_module("notebooks.first_cell").start()
 #
 # Predict, then try:
 #
-# 1. A = 1, eps = 0.2. At which ratio does the gradient become 0, and is it 0 below 0.8 too?
+# 1. A = 1, eps = 0.2. At which ratio does the gradient become 0? Is it also 0 below 0.8?
 # 2. A = -1. On which side is it 0 now?
-# 3. A = -1, rho = 2.4: is this token clipped? What does the step do with it?
+# 3. A = -1, rho = 2.4: is this token clipped? What will the gradient step do to it?
 
 # %%
 from notebooks import play
@@ -45,13 +45,14 @@ play.board("clip")
 # %% [markdown]
 # ## k1, k2, k3: one number from few samples
 #
-# The policy says a token with probability `pi`, the reference model with `ref`. The KL between
+# The policy gives a token the probability `pi`, the reference model gives it `ref`. The KL between
 # the two is known exactly; the estimators see only samples of the policy. With
 # $d = \log(\mathrm{ref} / \mathrm{pi})$ at the sampled token:
 # $k_1 = -d$, $k_2 = d^2/2$, $k_3 = e^d - d - 1$.
 #
-# 1. pi = ref: what are all three? Move one of them by 0.05: which is noisiest?
-# 2. Which one can be below 0? Which has a bias?
+# 1. pi = ref: what are all three estimates? Change one of the two probabilities by 0.05: which
+#    estimate is noisiest?
+# 2. Which one can be below 0? Which one has a bias?
 # 3. pi = 0.98, ref = 0.5, then the other way round: where is k3 the noisier one?
 
 # %%
@@ -60,10 +61,11 @@ play.board("kl")
 # %% [markdown]
 # ## Groups without signal
 #
-# A group teaches nothing if all its rewards are equal. With a probability `p` of being right
-# that is so in $p^G + (1-p)^G$ of the groups.
+# A group teaches nothing if all its rewards are equal. If each response is right with probability
+# `p`, this happens in $p^G + (1-p)^G$ of the groups.
 #
-# 1. p = 0.9, the end of the training: which share does G = 8 lose, and G = 4, and G = 2?
+# 1. p = 0.9, as towards the end of training: what share of the groups is lost with G = 8, with G =
+#    4, with G = 2?
 # 2. Why does the curve have the same height at p = 0.1?
 # 3. A task the model almost never solves, p = 0.02: which G gives half of the groups a signal?
 

@@ -28,7 +28,6 @@ NOTHING = (
     "The value is None: a function without return gives None, and so do methods that work in "
     "place, such as list.append."
 )
-PRINT = "print both shapes."
 CUT_OFF = (
     "Between the parameters and this tensor the gradient was cut off: no_grad, detach, .item(), "
     ".data, float() and torch.tensor() do that, and so does a model that is frozen."
@@ -45,10 +44,9 @@ TABLE = [Advice(*row) for row in (
     # ------------------------------------------------------------ shapes
     ("RuntimeError", r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at "
      r"non-singleton dimension (\d+)",
-     "Two tensors are combined whose sizes along dim {2} are {0} and {1}. Which axis of the one "
-     "belongs to which of the other? " + PRINT.capitalize()),
+     "Sizes {0} and {1} meet along dim {2}. Which axis belongs to which? Print both shapes."),
     ("RuntimeError", r"shape '(.*)' is invalid for input of size (\d+)",
-     "view and reshape only arrange entries anew: the sizes of the shape must multiply to {1}, "
+     "view and reshape only rearrange entries: the sizes of the shape must multiply to {1}, "
      "the number of entries."),
     ("RuntimeError", r"view size is not compatible with input tensor's size and stride",
      "view needs entries that lie in memory in this order; after a transpose they do not."),
@@ -69,20 +67,20 @@ TABLE = [Advice(*row) for row in (
      r"inconsistent tensor size, expected tensor|1D tensors expected, but got|"
      r"Expected size for first two dimensions of batch2|matrices expected, got|"
      r"dot : expected both vectors",
-     "This is a product of matrices or vectors (@, matmul, mm, dot), which sums over an axis. Is "
-     "a product entry by entry meant?"),
+     "This is a product of matrices or vectors (@, matmul, mm, dot), which sums over an axis. Did "
+     "you mean a product entry by entry?"),
     ("RuntimeError", r"output with shape .* doesn't match the broadcast shape",
      f"The result of an operation in place {IN_PLACE} has another shape than the tensor that it "
      "is to be written into."),
     ("RuntimeError|ValueError", r"shape mismatch: value tensor of shape",
-     "What stands right of = has another shape than the part of the tensor left of it."),
+     "What is to the right of = does not have the shape of the part of the tensor to its left."),
     ("IndexError|RuntimeError", r"Dimension out of range \(expected to be in range of \[(.*)\], "
      r"but got (-?\d+)\)",
      "There is no dim {1} in this tensor, only dims in the range [{0}]. Print its shape."),
     ("IndexError", r"Dimension specified as (-?\d+) but tensor has no dimensions",
      "The tensor is a single number and has no dims. Was a mean or sum taken too early?"),
     ("IndexError", r"too many indices for tensor",
-     "A tensor is indexed with a text. Is it the dict that it was taken from that is meant?",
+     "A tensor is indexed with a string. Did you mean the dict that it was taken from?",
      r"\[['\"]"),
     ("IndexError", r"too many indices for (?:tensor of dimension (\d+)|array)",
      "There are more indices in the brackets than the tensor has dims. Print its shape."),
@@ -96,8 +94,8 @@ TABLE = [Advice(*row) for row in (
     ("IndexError", r"invalid index of a 0-dim tensor",
      "The tensor is a single number; there is nothing to index."),
     ("IndexError", r"^only integers, slices",
-     "A tensor or array is indexed with something that is no integer or slice, perhaps a text. "
-     "Is it the dict that it was taken from that is meant?"),
+     "A tensor or array is indexed with something that is not an integer or a slice, perhaps a "
+     "string. Did you mean the dict that it was taken from?"),
     ("IndexError|RuntimeError", r"tensors used as indices must be long",
      "The indices must be whole numbers or booleans; these are floating-point numbers."),
     ("RuntimeError|ValueError", r"number of dimensions in the tensor input does not match the "
@@ -154,8 +152,8 @@ TABLE = [Advice(*row) for row in (
     ("RuntimeError", r"grad can be implicitly created only for scalar outputs",
      "backward starts from one number; this tensor has several."),
     ("RuntimeError", r"Trying to backward through the graph a second time",
-     "This backward runs through operations that an earlier one has used up. A loss is computed "
-     "anew for every backward, and what is constant must carry no gradient of its own."),
+     "This backward runs through operations that an earlier one has used up. Compute a new "
+     "loss for every backward, and let no constant carry a gradient of its own."),
     ("RuntimeError", r"modified by an inplace operation",
      f"A tensor was changed in place {IN_PLACE} or by an optimizer's step after it had been used; "
      "backward still needs its old values."),
@@ -166,8 +164,8 @@ TABLE = [Advice(*row) for row in (
     ("RuntimeError", r"Output \d+ of \w+ is a view and (?:is being|its base or another view)",
      f"The line changes a part of another tensor in place {IN_PLACE}. Make a new tensor instead."),
     ("RuntimeError", r"Can't call numpy\(\) on Tensor that requires grad",
-     "numpy knows no gradients, so no number may take the way through it on which a gradient "
-     "has to flow back; math and numpy have counterparts in torch."),
+     "numpy does not keep gradients, so nothing that a gradient has to flow through may pass "
+     "through it; the functions of math and numpy have counterparts in torch."),
     ("RuntimeError", r"Inference tensors cannot be saved for backward|Inplace update to inference "
      r"tensor outside InferenceMode",
      "A tensor that was made under torch.inference_mode can take no part in a gradient; under "
@@ -216,15 +214,15 @@ TABLE = [Advice(*row) for row in (
      NOTHING),
     ("TypeError", r"unsupported operand type\(s\) for \S+(?: or pow\(\))?: .*"
      r"'(?:builtin_function_or_method|method|function|method_descriptor)'",
-     "One side is a function itself, not its result: parentheses are missing behind its name."),
+     "One side is a function itself, not its result: parentheses are missing after its name."),
     ("AttributeError|TypeError", r"'(?:builtin_function_or_method|method|function)' object "
      r"(?:has no attribute|is not subscriptable|is not iterable)",
-     "This is a function itself, not its result: parentheses are missing, or [ ] stands where "
+     "This is a function itself, not its result: parentheses are missing, or there is [ ] where "
      "( ) belongs."),
     ("TypeError", r"unsupported operand type\(s\) for \S+(?: or pow\(\))?: .*'(list|tuple|dict)'|"
      r"can only concatenate (?:list|tuple) \(not \"(?:float|int|Tensor|bool)\"\)|"
      r"can't multiply sequence by non-int of type",
-     "A list, tuple or dict does not calculate with its entries; a tensor does."),
+     "A list, tuple or dict does no arithmetic on its entries; a tensor does."),
     ("TypeError", r"can only concatenate (\w+) \(not \"(\w+)\"\) to (\w+)|"
      r"unsupported operand type\(s\) for \S+: .*'str'|must be str, not (\w+)",
      "+ joins two texts or two lists, or adds two numbers; here it has one of each kind."),
@@ -233,52 +231,52 @@ TABLE = [Advice(*row) for row in (
     ("TypeError", r"unsupported operand type\(s\) for \S+(?: or pow\(\))?: '(\w+)' and '(\w+)'",
      "There is no such operation between a {0} and a {1}. Print the type of each."),
     ("TypeError", r"'(\w+)' object is not callable",
-     "Behind a {0} stand parentheses, as if it were a function: a * may be missing, [ ] may be "
+     "A {0} is followed by parentheses, as if it were a function: a * may be missing, [ ] may be "
      "meant, or a variable has taken the function's name."),
     ("TypeError", r"'(\w+)' object is not subscriptable",
-     "Behind a {0} stand brackets, but it has no entries."),
+     "A {0} is followed by brackets, but it has no entries."),
     ("TypeError", r"'(int|float|bool)' object is not iterable|"
      r"cannot unpack non-iterable (\w+) object",
      "This is one value, and several were expected: to loop over, to join or to unpack."),
     ("TypeError", r"'(\w+)' object is not iterable",
      "A {0} cannot be looped over or unpacked."),
     ("TypeError", r"(list|tuple) indices must be integers or slices, not (\w+)",
-     "A {0} is indexed with a {1}. With a text, is the dict meant that it was taken from?"),
+     "A {0} is indexed with a {1}. If that is a string: did you mean the dict that it came from?"),
     ("TypeError", r"string indices must be integers",
-     "A text is indexed with something that is no number: a loop over a dict gives its keys, "
-     "which are texts."),
+     "A string is indexed with something that is not a number: a loop over a dict gives its "
+     "keys, which are strings."),
     ("TypeError", r"slice indices must be integers|'(?:float|Tensor)' object cannot be interpreted "
      r"as an integer",
      "A whole number is wanted here, and / always gives a floating-point number."),
     ("TypeError", r"unhashable type: '(\w+)'",
-     "A {0} can be no key of a dict and no entry of a set. Do braces stand where other brackets "
-     "belong?"),
+     "A {0} cannot be a key of a dict or an entry of a set. Are there braces where other "
+     "brackets belong?"),
     ("TypeError", r"'(\w+)' object does not support item assignment",
      "The entries of a {0} cannot be changed; build a new one, or a list."),
     ("TypeError", r"object of type '(\w+)' has no len\(\)", "A {0} has no length."),
     ("ValueError", r"too many values to unpack \(expected (\d+)",
-     "Right of = (or behind `in`) come more values than the {0} names left of it. A loop over a "
-     "dict, list or tensor gives one entry at a time."),
+     "To the right of = (or after `in`) there are more values than the {0} names on the left. "
+     "A loop over a dict, list or tensor gives one entry at a time."),
     ("ValueError", r"not enough values to unpack \(expected (\d+), got (\d+)\)",
      "There are {0} names and only {1} values to put in them."),
     ("ValueError", r"invalid literal for int\(\) with base|could not convert string to float",
-     "This text is no number. A response can be any text, also an empty one."),
+     "This string is not a number. A response can be any string, even an empty one."),
     ("ValueError", r"zip\(\) argument \d+ is (?:shorter|longer) than",
      "The lists that go side by side have different lengths."),
     # ------------------------------------------------------------ calls
     ("TypeError", r"got an unexpected keyword argument '(\w+)'",
-     "What is called has no parameter {0}; its def or its documentation lists them."),
+     "The function has no parameter {0}; its def or its documentation lists them."),
     ("TypeError", r"missing (?:\d+|a) required (?:positional |keyword-only )?arguments?:? ?(.*)",
      "An argument is missing in this call."),
     ("TypeError", r"takes (?:from )?(\d+)(?: to \d+)? positional arguments? but (\d+) (?:was|were) "
      r"given|too many positional arguments|takes no arguments",
-     "There are more arguments in this call than what is called has parameters."),
+     "This call passes more arguments than the function has parameters."),
     ("TypeError", r"got multiple values for (?:keyword )?argument '(\w+)'",
      "The argument {0} is passed twice, by its place and by its name."),
     # ------------------------------------------------------------ names
     ("AttributeError", r"'(?:float|int|bool)' object has no attribute '(?:backward|detach|item|"
      r"requires_grad|grad|dim|shape|size|mean|sum|exp|tolist|to|cpu|unsqueeze|view)'",
-     "This is a plain Python number, no tensor any more: .item(), float() and Python's own "
+     "This is a plain Python number, no longer a tensor: .item(), float() and Python's own "
      "functions make such numbers, and they carry no gradient."),
     ("AttributeError", r"'(list|tuple)' object has no attribute '(?:mean|sum|std|view|reshape|"
      r"shape|size|exp|log|unsqueeze|float|to|dim|max|min|clamp|abs|device|dtype)'",
@@ -292,53 +290,53 @@ TABLE = [Advice(*row) for row in (
      "This is a text and has no {0}; a loop over a dict gives its keys, which are texts."),
     ("AttributeError", r"module '(torch|torch\.\w+(?:\.\w+)*|math|numpy|random|tinylm)' has no "
      r"attribute '(\w+)'",
-     "{0} has nothing of the name {1}: check the spelling in its documentation."),
+     "{0} has nothing named {1}: check the spelling in its documentation."),
     ("AttributeError", r"'(?:Tensor|Parameter)' object has no attribute '(\w+)'",
      "A tensor has no {0}: check the spelling in PyTorch's documentation."),
     ("AttributeError", r"'numpy\.ndarray' object has no attribute '(\w+)'",
      "This is an array of numpy, not a tensor."),
     ("UnboundLocalError", r"cannot access local variable '(\w+)'|local variable '(\w+)' referenced",
-     "No line that ran before gives {0} its value: such a line stands further below, or on a "
+     "No line that ran before this one gives {0} a value: that line comes later, or is in a "
      "branch that was not taken."),
     ("NameError", r"cannot access free variable '(\w+)'",
      "{0} has no value yet when this line runs."),
     ("ModuleNotFoundError", r"No module named '([\w.]+)'",
-     "{0} is not installed here, or its name is misspelt. The lab needs no package but PyTorch."),
+     "{0} is not installed here, or its name is misspelt. The lab only needs PyTorch."),
     ("ImportError", r"cannot import name '(\w+)' from '([\w.]+)'",
      "There is no {0} in {1}."),
     # ------------------------------------------------------------ the rest
-    ("RecursionError", r"", "The function calls itself again and again, without an end."),
-    ("ZeroDivisionError", r"", "A number of Python was divided by 0."),
+    ("RecursionError", r"", "The function calls itself again and again, without end."),
+    ("ZeroDivisionError", r"", "A Python number was divided by 0."),
     ("OverflowError|ValueError", r"math (?:range|domain) error|expected a nonnegative input|"
      r"expected a positive input",
      "A function of math got a number it has no result for, such as the log of 0 or less, or "
      "the exponential of a large number."),
     ("AssertionError", r"", "An assert in your file failed.", r"\bassert\b"),
     ("EOFError", r"EOF when reading a line|input\(\) was called",
-     "input() waits for somebody to type; take it out."),
+     "input() waits for somebody to type; remove it."),
     ("OSError", r"reading from stdin while output is captured",
-     "input() waits for somebody to type; take it out."),
+     "input() waits for somebody to type; remove it."),
     ("StopIteration", r"", "next() was called once more than there are entries."),
     ("FileNotFoundError", r"No such file or directory",
      "The file is not in the folder from which the program was started."),
     ("TorchDynamoException|ShortenTraceback|CppCompileError|InvalidCxxCompiler|InductorError", r"",
      "torch.compile failed here (it needs a C++ compiler and Python's headers, and cannot compile "
-     "everything). The lab runs without it: take @torch.compile out."),
+     "everything). The lab runs without it: remove @torch.compile."),
 )]
 
 # Errors that Python finds when it reads the file, before a line of it runs.
 SYNTAX = [(re.compile(pattern), sentence) for pattern, sentence in (
     (r"unexpected indent", "this line begins further right than the one above it"),
-    (r"unindent does not match", "this line begins at another column than any line above it"),
+    (r"unindent does not match", "no line above begins at the same column as this line"),
     (r"expected an indented block", "the lines that belong to the one above begin further right"),
     (r"inconsistent use of tabs|inconsistent tabs", "indent with spaces only; tabs are mixed in"),
     (r"outside function", "this line begins too far left to belong to the function"),
-    (r"was never closed", "a closing bracket is missing behind it"),
+    (r"was never closed", "its closing bracket is missing"),
     (r"^unmatched|does not match opening", "the brackets do not fit"),
     (r"unterminated|EOL while|EOF while|unexpected EOF",
      "something that was opened, such as a quote, is never closed"),
     (r"invalid (?:non-printable )?character",
-     "it looks like a character of Python's but is another one; type it anew"),
+     "it looks like one of Python's characters but is a different one; retype it"),
     (r"cannot assign to|Maybe you meant '=='", "= gives a name a value; == compares"),
     (r"expected ':'", "a colon is missing at the end of the line"),
     (r"forgot a comma", "or an operator or bracket is missing"),
@@ -414,7 +412,7 @@ def _key(error):
                 "prompt_len and mask; in the dict of sample_group that one stands under a key.")
     close = difflib.get_close_matches(key, [name for name in KEYS if name != key], 1, 0.7)
     if close:
-        return f"The dict has no such key; is {close[0]!r} meant?"
+        return f"The dict has no such key; did you mean {close[0]!r}?"
     return "The dict has no such key. Print its keys."
 
 
@@ -431,5 +429,5 @@ def _name(error, text, names):
                       r"attribute '(\w+)'", text)
     if match and isinstance(error, AttributeError):
         close = difflib.get_close_matches(match[1], FIELDS, 1, 0.5)
-        return f"cfg has no field {match[1]}" + (f"; is {close[0]} meant?" if close else ".")
+        return f"cfg has no field {match[1]}" + (f"; did you mean {close[0]}?" if close else ".")
     return None

@@ -142,7 +142,7 @@ def _in_student_code(error, lab, frames):
     if isinstance(error, NotImplementedError):
         lines.append("The line of the stub is still there: delete it when the task is written.")
     elif isinstance(error, SystemExit):
-        lines.append("This call ends Python: take it out.")
+        lines.append("This call ends Python: remove it.")
     else:
         lines += _error_lines(error)
         lines += textwrap.wrap(advice(error, code, vars(lab)) or "", 100)

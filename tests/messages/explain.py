@@ -41,14 +41,14 @@ class Mistake(NamedTuple):
 
 
 GENERAL = {
-    "any.none": ("the function returned None: is a `return` missing, or on a branch only?", None),
+    "any.none": ("the function returned None: is a `return` missing, or only in one branch?", None),
     "any.type": (
-        "the docstring promises another type. Which line made this one? .item(), float() and "
-        ".tolist() turn a tensor into plain Python; numpy and lists are no tensors either.",
+        "the docstring promises a different type. Which line made this one? .item(), float() and "
+        ".tolist() turn a tensor into plain Python; numpy arrays and lists are not tensors either.",
         None,
     ),
     "any.shape": (
-        "the docstring promises another shape. Print the shape after every line: which one "
+        "the docstring promises a different shape. Print the shape after every line: which one "
         "changes it?",
         None,
     ),

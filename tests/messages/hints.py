@@ -12,52 +12,54 @@ from tests.messages import screen
 
 HINTS = {
     1: (
-        "Which rows does `sample` have to get, and in which order, so that rows 0 to G-1 belong "
-        "to prompt 0? Which answer does row i need? Write both lists down for two prompts and "
-        "`G = 3` before you write code.",
+        "Which rows does `sample` need, and in which order, so that rows 0 to G-1 belong to "
+        "prompt 0? Which answer does row i need? Write both lists down for two prompts and `G = "
+        "3` before you write code.",
         "A list comprehension with two loops, one over the prompts and one over `range(G)`, "
-        "gives a list in which every prompt stands G times in a row; which of the loops comes "
-        "first matters. The answers need the same. Call `sample` once, for all rows, and pass "
-        "the temperature on.",
+        "gives a list in which each prompt appears G times, one after the other; which of the "
+        "loops comes first matters. Do the same with the answers. Call `sample` once, for all "
+        "rows, and pass the temperature on.",
         "Nearly code: rows = every prompt G times; out = `sample` of the model, the rows, the "
-        "temperature; responses = `decode_responses` of out. Then one `reward` for each response "
-        "and its own answer, and from that list a float32 tensor on the device of `out[\"ids\"]`. "
-        "Return a dict with the three keys of the docstring.",
+        "temperature; responses = `decode_responses` of out. Then one `reward` for each "
+        "response and its own answer, and from that list a float32 tensor on the device of "
+        "`out[\"ids\"]`. Return a dict with the three keys of the docstring.",
     ),
     2: (
-        "The rewards of a group stand next to each other. Which shape gives every group a row of "
-        "its own? Along which dim do you then take the mean, so that there is one for every row?",
-        "What is the shape of that mean, and what does `keepdim` change? PyTorch's `std` divides "
-        "by G-1 unless you tell it otherwise: with which argument? Does `eps` belong inside the "
-        "root, or is it added to the finished std?",
+        "The rewards of a group are next to each other. Which shape gives every group a row of "
+        "its own? Along which dim do you then take the mean, so that there is one for every "
+        "row?",
+        "What is the shape of that mean, and what does `keepdim` change? PyTorch's `std` "
+        "divides by G-1 unless you tell it otherwise: with which argument? Does `eps` belong "
+        "inside the root, or is it added to the finished std?",
         "Nearly code: view the rewards as `(-1, G)`; subtract the mean over dim 1. Only if "
-        "`scale_std`, divide by: population std over the same dim, plus `eps`. Make it flat "
-        "again. A group of equal rewards needs no case of its own: 0 divided by `eps` is 0.",
+        "`scale_std`, divide by: population std over the same dim, plus `eps`. Flatten the "
+        "result. A group of equal rewards is not a special case: 0 divided by `eps` is 0.",
     ),
     3: (
         "Where the two models agree, k3 must be 0: what is `d` there? And which of the two "
         "log-probs gets the minus sign, so that exp(d) is pi_ref / pi_theta?",
         "Everything works on whole tensors: no loop, no mean, no sum, the shape stays `(B, T)`. "
         "The gradient has to flow through `logp`: no `detach`, no `no_grad`, no `item`.",
-        "Nearly code: the first line takes the policy's log-prob from the reference's and calls "
-        "the difference `d`. The second line returns three terms: the exponential of `d`, minus "
-        "`d` itself, minus one.",
+        "Nearly code: the first line subtracts the policy's log-prob from the reference's and "
+        "calls the difference `d`. The second line returns three terms: the exponential of `d`, "
+        "minus `d` itself, minus one.",
     ),
     4: (
-        "Which shape has `adv`, which has `rho`? How does one number per response reach all "
-        "tokens of its row? And by hand, with `eps = 0.2`: what does min give for A = 1 and "
-        "A = -1, at rho = 0.5 and rho = 1.5, and where is a gradient left?",
-        "Go step by step: rho; rho times A; the clamped rho times A; the smaller of the two, minus "
-        "the KL term. Then the mean: multiply by the mask, sum over the tokens of a row, divide "
-        "by that row's number of real tokens, and only then average over the rows.",
+        "What shape does `adv` have, and what shape `rho`? How does one number per response "
+        "reach all tokens of its row? And by hand, with `eps = 0.2`: what does min give for A = "
+        "1 and A = -1, at rho = 0.5 and rho = 1.5, and where is a gradient left?",
+        "Go step by step: rho; rho times A; the clamped rho times A; the smaller of the two, "
+        "minus the KL term. Then the mean: multiply by the mask, sum over the tokens of a row, "
+        "divide by that row's number of real tokens, and only then average over the rows.",
         "Nearly code: `A` is adv with a new last dim, so it fits `(B, T)`. `torch.min` of two "
         "tensors works element by element. Stats, under `no_grad` and as floats: kl is one mean "
-        "over all real tokens; clip_frac the share of real tokens whose clipped term is strictly "
-        "smaller; ratio_max looks at real tokens only.",
+        "over all real tokens; clip_frac the share of real tokens whose clipped term is "
+        "strictly smaller; ratio_max looks at real tokens only.",
     ),
     5: (
         "What stays fixed while the inner steps run, and what changes with every step of the "
-        "optimizer? Which of the steps in the docstring stand before the loop, which inside?",
+        "optimizer? Which of the steps in the docstring belong before the loop, and which "
+        "inside it?",
         "`old_logp` and `ref_logp` are constants: compute both before the loop, under one "
         "`no_grad`, on the same `out`. Inside the loop the order matters: gradients are cleared "
         "before `backward`, and clipped after it but before the optimizer's step.",

@@ -15,6 +15,29 @@ def root(x):
     return math.sqrt(x) if x >= 0 else math.nan
 
 
+def exp(x):
+    """Return e to the x; infinite where it is too large."""
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
+def expm1(x):
+    """Return e to the x, minus 1; infinite where it is too large."""
+    try:
+        return math.expm1(x)
+    except OverflowError:
+        return math.inf
+
+
+def log(x):
+    """Return the natural logarithm: of 0 minus infinity, of a negative number NaN."""
+    if x == 0:
+        return -math.inf
+    return math.log(x) if x > 0 else math.nan
+
+
 def mean(values):
     """Return the mean; NaN for no values."""
     return div(sum(values), len(values))
@@ -35,7 +58,7 @@ def nudge(function, x, step=1e-5):
     """Return the gradient of `function` at the matrix `x`, by nudging one entry at a time.
 
     Args:
-        function: matrix -> number.
+        function: matrix -> number, or nested lists of numbers, of whose sum it is the gradient.
         x: matrix as nested lists.
         step: by which an entry is moved, up and down.
     """
@@ -48,5 +71,10 @@ def nudge(function, x, step=1e-5):
                 y = [list(r) for r in x]
                 y[i][t] = moved
                 ends.append(function(y))
-            result[i].append((ends[0] - ends[1]) / (2 * step))
+            result[i].append(_difference(*ends) / (2 * step))
     return result
+
+
+def _difference(a, b):
+    """Return the sum of a minus the sum of b; large entries that are equal cost no digits."""
+    return sum(map(_difference, a, b)) if isinstance(a, list) else a - b

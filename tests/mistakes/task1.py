@@ -20,12 +20,12 @@ TEXTS = {
     ),
     "wrong_count": "every prompt was sampled equally often, but not G times.",
     "duplicates": (
-        "a prompt that stands in the list twice got only one group of G responses; every place "
-        "in the list has a group of its own."
+        "a prompt that appears in the list twice got only one group of G responses; every entry "
+        "of the list has a group of its own."
     ),
-    "other_order": "these are the right prompts in another order than the docstring says.",
+    "other_order": "these are the right prompts, but not in the order that the docstring asks for.",
     "keys": "the docstring names the keys of the dict: out, responses, rewards.",
-    "out_changed": "the value under out must be the dict of sample as it is, with all its keys.",
+    "out_changed": "under out must be the dict that sample returned, unchanged and whole.",
     "inference_mode": (
         "tensors made under torch.inference_mode cannot take part in backward, and Task 5 needs "
         "the ids and the mask there. sample already works without gradients."
@@ -36,7 +36,7 @@ TEXTS = {
     ),
     "answers_tiled": (
         "these are the rewards with the answers in the order a b c a b c ...; an answer must "
-        "stand beside the responses to its own prompt: a a ... b b ... c c ..."
+        "be in the same row as the responses to its own prompt: a a ... b b ... c c ..."
     ),
     "answers_not_repeated": (
         "only the first P rows are scored: the answers were not repeated G times, and zip stops "
@@ -65,12 +65,12 @@ TEXTS = {
     "temperature": "the temperature that sample_group was given did not reach sample.",
     "temperature_inverted": "sample got 1 / temperature; it divides the logits by it itself.",
     "greedy": "greedy=True takes the likeliest token: all G responses of a group are the same.",
-    "max_new_tokens": "sample was called with another max_new_tokens than its default.",
-    "model": "sample was called with another model than the one that was given.",
+    "max_new_tokens": "sample was called with a max_new_tokens other than its default.",
+    "model": "sample was called with a model other than the one that was given.",
     "lists_changed": "the caller's lists were changed in place; build new lists instead.",
     "model_changed": "the weights of the model were changed; sampling leaves them as they are.",
     "eval_mode": "the model came in training mode and was left in eval mode.",
-    "grad_off": "gradients were switched off for the whole program, and not on again.",
+    "grad_off": "gradients were switched off for the whole program and never switched on again.",
     "seed": (
         "the state of the global random generator was set inside the function, so every "
         "iteration would draw the same samples. The caller seeds, once."

@@ -35,15 +35,15 @@ TEXTS = {
         "the wrong axis, or does not fit. Its shape should be (P, 1)."
     ),
     "tiled": (
-        "the groups' means or stds stand in the order a b c a b c ...; each must stand beside the "
+        "the groups' means or stds are in the order a b c a b c ...; each must line up with the "
         "rewards of its own group: a a ... b b ... c c ..."
     ),
     "not_centred": "the group mean is not subtracted from the rewards.",
     "raw_rewards": "these are the rewards themselves.",
     "sign": "every sign is reversed: a response above the group's mean has a positive advantage.",
     "abs": "all signs are gone: a response below the group's mean has a negative advantage.",
-    "mean_added": "the group mean was added; it is to be subtracted.",
-    "leave_one_out": "a reward counts in the mean of its own group, too (no leave-one-out mean).",
+    "mean_added": "the group mean was added; it must be subtracted.",
+    "leave_one_out": "a reward counts in its own group's mean, too (not a leave-one-out mean).",
     "sum": "the sum of the group was subtracted, not its mean.",
     "median": "the median of the group was subtracted, not its mean.",
     "best_or_worst": "the group's largest or smallest reward was subtracted, not its mean.",
@@ -53,7 +53,7 @@ TEXTS = {
         "the root of the mean squared distance from the group's mean."
     ),
     "divides_by_mean": "the centred rewards are divided by the group's mean, not by its std.",
-    "multiplies": "the centred rewards are multiplied with the std; they are to be divided.",
+    "multiplies": "the centred rewards are multiplied by the std; they must be divided by it.",
     "twice": "the result was normalised a second time, over the whole batch.",
     "zeros": "every number is 0, whatever the rewards are.",
     "factor": "every number is off by the same factor of 2.",
@@ -73,10 +73,10 @@ TEXTS = {
     ),
     "eps_sign": "eps was subtracted from the std; it is added.",
     "eps_weight": "eps itself is added to the std, not a multiple or a power of it.",
-    "eps_times": "the std was multiplied with eps; eps is added to it.",
+    "eps_times": "the std was multiplied by eps; eps is added to it.",
     "eps_alone": "the centred rewards are divided by eps alone; the std is missing.",
     "eps_outside": (
-        "eps was not added to the std: it stands outside the divisor. Check the parentheses."
+        "eps was not added to the std: it is outside the divisor. Check the parentheses."
     ),
     "parentheses": (
         "the division comes before the subtraction. Check the parentheses: subtract the mean "
@@ -86,9 +86,9 @@ TEXTS = {
     "always_scaled": "scale_std is ignored: with False, only the group mean is subtracted.",
     "never_scaled": "scale_std is ignored: with True, the result is divided by the std (plus eps).",
     "scale_reversed": "scale_std is reversed: True means divide by the std, False do not.",
-    "unscaled_divided": "with scale_std=False nothing is divided, by eps neither.",
+    "unscaled_divided": "with scale_std=False nothing is divided, not even by eps.",
     "in_place": "the call changed the rewards it was given; work on a copy.",
-    "device": "the result is on another device than the rewards; keep to the device of the input.",
+    "device": "the result is not on the device of the rewards; stay on the input's device.",
     "defaults": (
         "right when all arguments are given, wrong with the defaults: scale_std=True and eps=1e-4 "
         "are the defaults of the docstring's signature."

@@ -1,8 +1,6 @@
 """The known mistakes of Task 3: what a message says, and which stage of k3 each replaces."""
 
-from math import exp, expm1, log
-
-from .arithmetic import mean, nudge
+from .arithmetic import div, exp, expm1, log, mean, nudge
 
 TEXTS = {
     "sign": "d has the wrong sign: d is the log of pi_ref/pi_theta.",
@@ -15,22 +13,23 @@ TEXTS = {
     "d_missing": "the middle term, -d, is missing.",
     "only_ratio": "this is the ratio pi_ref/pi_theta alone; two terms are missing.",
     "exp_sign": "the two terms use d with opposite signs; d is the same in both.",
-    "other_exp": "the ratio is exp(d); another function stands in its place.",
+    "other_exp": "the ratio is exp(d); another function is used instead.",
     "e_rounded": (
-        "a rounded number such as 2.718 stands for e: near, but wrong from the fourth digit on. "
-        "The exponential function knows all digits."
+        "a rounded number such as 2.718 is used for e: close, but wrong from the fourth digit on. "
+        "The exponential function has all the digits."
     ),
     "not_ratio": "a difference of probabilities is taken where their ratio belongs.",
     "logs_divided": (
         "the log-probs are divided by each other; the log of a ratio is a difference of logs."
     ),
-    "other_k3": "this is r*log(r) - r + 1 with r = pi_ref/pi_theta, another estimator than k3.",
+    "log_of_d": "a log is taken of d, which is a log already: log(pi_ref/pi_theta) is d itself.",
+    "other_k3": "this is r*log(r) - r + 1 with r = pi_ref/pi_theta, a different estimator, not k3.",
     "added": "logp and ref_logp are added; d is a difference.",
-    "exp_missing": "the ratio pi_ref/pi_theta is missing: d itself stands in its place.",
+    "exp_missing": "the ratio pi_ref/pi_theta is missing: d itself is used instead.",
     "negated": "every sign is reversed: k3 is never negative.",
     "factor": "every number is off by the same factor of 2.",
     "weighted": (
-        "the numbers are weighted with a probability. The tokens were sampled, so the average "
+        "the numbers are weighted by a probability. The tokens were sampled, so the average "
         "over them does the weighting already."
     ),
     "squared": "this is the squared difference of the ratio from 1, not k3.",
@@ -38,8 +37,8 @@ TEXTS = {
     "exp_detached": "right values, wrong gradient: the ratio is cut off from the gradient.",
     "d_detached": "right values, wrong gradient: the term -d is cut off from the gradient.",
     "times_rho": (
-        "right values, but the gradient of k2 = d*d/2. It also comes out where k3 is multiplied "
-        "with a ratio that equals 1."
+        "right values, but the gradient of k2 = d*d/2. This is also the result if k3 is multiplied "
+        "by a ratio that equals 1."
     ),
     "clamped": "something is clamped; the formula holds for every d.",
     "zeros": "every number is 0, whatever the log-probs are.",
@@ -77,11 +76,7 @@ def run(stages, probe, key="value"):
 
     if key == "value":
         return value(logp)
-    return nudge(lambda live: _total(value(live)), logp)
-
-
-def _total(value):
-    return sum(map(_total, value)) if isinstance(value, list) else value
+    return nudge(value, logp)
 
 
 def _everything(reduce):
@@ -132,8 +127,10 @@ TABLE = [
     ],
     ("task3.not_ratio", _token(lambda a, still, b: exp(b) - exp(a))),
     ("task3.not_ratio", _token(lambda a, still, b: exp(b) - exp(a) - (b - a) - 1)),
-    ("task3.logs_divided", _token(lambda a, still, b: b / a - log(b / a) - 1)),
-    ("task3.logs_divided", _token(lambda a, still, b: exp(b / a) - b / a - 1)),
+    ("task3.logs_divided", _token(lambda a, still, b: div(b, a) - log(div(b, a)) - 1)),
+    ("task3.logs_divided", _token(lambda a, still, b: exp(div(b, a)) - div(b, a) - 1)),
+    ("task3.log_of_d", _token(lambda a, still, b: exp(b - a) - log(b - a) - 1)),
+    ("task3.log_of_d", _token(lambda a, still, b: (b - a) - log(b - a) - 1)),
     ("task3.other_k3", _token(lambda a, still, b: exp(b - a) * (b - a) - exp(b - a) + 1)),
     ("task3.sign+task3.one_missing", _token(lambda a, still, b: exp(a - b) - (a - b))),
     ("task3.d_added+task3.one_missing", _token(lambda a, still, b: exp(b - a) + (b - a))),

@@ -2,9 +2,8 @@
 
 import itertools
 from collections import namedtuple
-from math import exp, expm1, log
 
-from .arithmetic import div, mean, nudge, std
+from .arithmetic import div, exp, expm1, log, mean, nudge, std
 
 TEXTS = {
     # what comes back
@@ -20,7 +19,7 @@ TEXTS = {
     "stats_keys": 'the dict must have the keys "kl", "clip_frac" and "ratio_max".',
     "stat_tensor": "a number in the stats is a tensor; the docstring promises a dict of floats.",
     "in_place": "the call changed a tensor that it was given; work on a copy.",
-    "grad_off": "gradients were switched off for the whole program, and not on again.",
+    "grad_off": "gradients were switched off for the whole program and never switched on again.",
     "defaults": (
         "right when all arguments are given, wrong with the defaults: clip_eps=0.2 and beta=0.04 "
         "are the defaults of the docstring's signature."
@@ -33,13 +32,13 @@ TEXTS = {
     "ratio_ref": (
         "the ratio is taken against ref_logp; rho compares with the policy that sampled, old_logp."
     ),
-    "ratio_old_ref": "the ratio compares old_logp with ref_logp; logp does not take part.",
+    "ratio_old_ref": "the ratio compares old_logp with ref_logp; logp is not in it.",
     "ratio_no_exp": "rho is a ratio of probabilities; here log-probs are combined without exp.",
     "ratio_inverted": "the ratio is upside down: rho is the current policy over the old one.",
     "ratio_detached": "right value, but the ratio is cut off from the gradient.",
     "old_ignored": "old_logp plays no part in the ratio.",
     "ratio_of_row": "one ratio is used for a whole response; here every token has its own.",
-    "logp_not_ratio": "logp is multiplied with A where the ratio belongs.",
+    "logp_not_ratio": "logp is multiplied by A where the ratio belongs.",
     "term_detached": "right value, wrong gradient: one of the two terms in the min is detached.",
     # the advantage
     "broadcast": (
@@ -49,12 +48,12 @@ TEXTS = {
     "adv_sign": "the advantage enters with the wrong sign.",
     "adv_abs": "the sign of the advantage is lost.",
     "adv_missing": "the advantage plays no part.",
-    "adv_again": "adv is centred or normalised again inside the loss; it is to be used as it is.",
+    "adv_again": "adv is centred or normalised again inside the loss; use it as it is.",
     # min and clip
     "max": "max was taken where the min of the two terms belongs.",
     "max_negative": (
         "for A < 0 the larger term was taken (the min of the ratios, before they are multiplied "
-        "with A, does this, too); it is the smaller one for both signs of A."
+        "by A, does this, too); it is the smaller one for both signs of A."
     ),
     "max_positive": "for A > 0 max was taken; it is the min for both signs of A.",
     "clip_upper_only": "for A < 0 nothing is clipped; the lower bound 1 - eps has no effect.",
@@ -62,8 +61,8 @@ TEXTS = {
     "no_min": "always the clipped term; the smaller of the two terms is needed.",
     "no_clip": "the clipping has no effect: these are the numbers of the unclipped term alone.",
     "clip_log": "the log of the ratio was clipped to -eps .. eps; clip the ratio itself.",
-    "clip_product": "the product rho * A was clipped; clip rho first, then multiply with A.",
-    "clipped_without_adv": "the clipped ratio is not multiplied with A.",
+    "clip_product": "the product rho * A was clipped; clip rho first, then multiply by A.",
+    "clipped_without_adv": "the clipped ratio is not multiplied by A.",
     "clip_bounds": (
         "the clipped ratio is not rho held between 1 - eps and 1 + eps: check the two bounds, and "
         "what is clipped."
@@ -74,14 +73,14 @@ TEXTS = {
     "kl_sign": "the KL term has the wrong sign: a larger k3 must make the loss larger.",
     "kl_missing": "the KL term is missing from the loss, or is always 0.",
     "beta_ignored": "the argument beta is ignored: the KL term has a fixed weight.",
-    "kl_weight": "the KL term has another weight than beta.",
-    "kl_times_adv": "the KL term is multiplied with A; it must not depend on the advantage.",
+    "kl_weight": "the weight of the KL term is not beta.",
+    "kl_times_adv": "the KL term is multiplied by A; it must not depend on the advantage.",
     "kl_in_min": "the KL term is inside the min; it is subtracted after the min is taken.",
     "surrogate_sign": "the min term has the wrong sign; the KL term is right.",
     "k3_swapped": "the two arguments of k3 are swapped: they are logp and ref_logp, in this order.",
     "k3_detached": "right value, but the KL term is cut off from the gradient.",
     "k3_old": "old_logp is used in the KL term; it compares logp with ref_logp.",
-    "k3_times_rho": "k3 is multiplied with the ratio; the KL term is beta * k3 alone.",
+    "k3_times_rho": "k3 is multiplied by the ratio; the KL term is beta * k3 alone.",
     "not_k3": "the KL term is not k3 (see Task 3).",
     "kl_over_batch": (
         "the KL term is averaged over all tokens of the batch; like the first term, it is "
@@ -95,7 +94,7 @@ TEXTS = {
         "each response over its own tokens first, then the responses."
     ),
     "over_T": "row sums are divided by the padded width T, not by the response's own length.",
-    "mask_ignored": "padding counts in the sum over a response; the mask must take it out.",
+    "mask_ignored": "padding counts in the sum over a response; the mask must exclude it.",
     "mask_on_ratio": "the mask only changes the ratio; padding still counts in the average.",
     "sum_over_tokens": "the sum over a response is not divided by its number of tokens.",
     "longest": "all rows are divided by the same length; each has its own number of tokens.",
@@ -107,15 +106,15 @@ TEXTS = {
         "over its own tokens, which are a row."
     ),
     "one_row": "one response was picked (max, min or median) where the mean over all belongs.",
-    "zero_rows_dropped": "a response with A = 0 was left out; it counts, and its KL term too.",
+    "zero_rows_dropped": "a response with A = 0 was left out; it counts, and so does its KL term.",
     "zeros": "the loss is always 0.",
     "factor": "the loss is off by a factor of 2.",
-    "not_negated": "the sign: the objective is to be maximised, so the loss is its negative.",
+    "not_negated": "wrong sign: the objective is maximised, so the loss is its negative.",
     # the stats
     "stat_kl_padding": '"kl" counts padding (in its sum or in its count).',
     "stat_kl_rows": '"kl" is a mean of row means; it is the mean over all real tokens at once.',
     "stat_kl_sum": '"kl" is a sum over tokens; it must be the mean over all real tokens.',
-    "stat_kl_beta": '"kl" is multiplied with beta; it is the mean k3 itself.',
+    "stat_kl_beta": '"kl" is multiplied by beta; it is the mean k3 itself.',
     "stat_kl_sign": '"kl" has the wrong sign; k3 is never negative.',
     "stat_kl_max": '"kl" is the largest k3; it must be the mean.',
     "stat_not_k3": '"kl" is the mean difference of the log-probs (k1); it must be the mean k3.',

@@ -4,7 +4,7 @@ from ..spec import oracle_step as oracle
 
 TEXTS = {
     "keys": "the docstring names the six keys of the dict.",
-    "not_float": "the docstring promises floats; a tensor, a bool or a string is none.",
+    "not_float": "the docstring promises floats; a tensor, a bool or a string is not a float.",
     "not_sampled": "sample_group was not called; step 1 of the docstring.",
     "resampled": (
         "sample_group was called more than once. One rollout serves all inner steps of a call; "
@@ -17,18 +17,18 @@ TEXTS = {
     "temperature": "sample_group did not get cfg.temperature.",
     "no_advantages": "group_advantages was not called; step 2 of the docstring.",
     "other_rewards": "group_advantages did not get the rewards of sample_group as they are.",
-    "adv_eps": "group_advantages got another eps than its default.",
+    "adv_eps": "group_advantages got an eps other than its default.",
     "scale_std": "group_advantages did not get cfg.scale_std.",
     "no_loss": "grpo_loss was not called; step 4 of the docstring.",
     "skips_no_signal": (
         "nothing is learned where no group carries a signal. The KL term still pulls: the inner "
-        "steps are done all the same."
+        "steps must be done all the same."
     ),
     "logp_old_swapped": (
-        "old_logp carries a gradient and logp none: are the first two arguments swapped?"
+        "old_logp carries a gradient and logp does not: are the first two arguments swapped?"
     ),
     "logp_ref_swapped": (
-        "ref_logp carries a gradient and logp none: are the first and third argument swapped?"
+        "ref_logp carries a gradient and logp does not: are the first and third argument swapped?"
     ),
     "old_ref_swapped": "old_logp and ref_logp have changed places in the call of grpo_loss.",
     "old_graph": (
@@ -48,7 +48,7 @@ TEXTS = {
     "logp_of_ref": "logp was computed with the reference model instead of the policy.",
     "inference_mode": (
         "adv or mask was made under torch.inference_mode and cannot take part in backward; "
-        "torch.no_grad is the mild form that can."
+        "a tensor made under torch.no_grad can."
     ),
     "old_recomputed": (
         "old_logp was computed again after the policy had changed. It belongs to the policy that "
@@ -65,8 +65,8 @@ TEXTS = {
     "adv_changed": "adv is not what group_advantages returned.",
     "mask_ones": "the mask is 1 everywhere, so padding counts as part of the response.",
     "mask_from_ids": (
-        "the mask was rebuilt by comparing ids with PAD; what stands behind a response need not "
-        "be PAD. The rollout brings its own mask."
+        "the mask was rebuilt by comparing ids with PAD; what comes after a response need not "
+        "be PAD. The rollout has its own mask."
     ),
     "mask_no_end": "the END of each response is masked out; it is a token that was sampled, too.",
     "clip_eps": "grpo_loss did not get cfg.clip_eps.",
@@ -78,8 +78,8 @@ TEXTS = {
         "loss, because the policy has changed."
     ),
     "extra_loss": (
-        "opt stepped as often as it should, but grpo_loss was called once more or oftener. Only "
-        "the inner steps call it; what is reported comes from the last of them."
+        "opt stepped as often as it should, but grpo_loss was called more often than that. Only "
+        "the inner steps call it; the loss to report is that of the last of them."
     ),
     "some_responses": (
         "grpo_loss gets the log-probs as sequence_logprobs returns them: all tokens of all P*G "
@@ -92,7 +92,7 @@ TEXTS = {
         "optimizer in every call would forget its state (Adam's averages)."
     ),
     "one_step": "opt stepped once, after the loop; every inner step needs a step of its own.",
-    "step_count": "every inner step has exactly one step of opt.",
+    "step_count": "every inner step must have exactly one step of opt.",
     "step_before_backward": (
         "opt stepped before backward had filled the gradient of this inner step."
     ),
@@ -109,10 +109,10 @@ TEXTS = {
         "and the step, and to the policy's gradient."
     ),
     "clip_constant": "the norm was clipped to 1.0 instead of cfg.max_grad_norm.",
-    "clip_value": "every entry was clamped on its own; the limit is for the norm of the whole.",
+    "clip_value": "every entry was clamped separately; the limit is for the norm of all together.",
     "clip_largest": "the largest entry was limited; it is the (Euclidean) norm that is limited.",
     "clip_per_parameter": (
-        "each parameter was clipped on its own; the norm is taken over all parameters together."
+        "each parameter was clipped separately; the norm is taken over all parameters together."
     ),
     "clip_some": "only some of the policy's parameters were clipped.",
     "clip_always": "a gradient shorter than cfg.max_grad_norm was scaled up to it.",
@@ -120,27 +120,27 @@ TEXTS = {
     "loss_divided": "the loss was divided by the number of inner steps; each is a full step.",
     "backward_twice": "the gradient arrived twice: backward ran twice in one inner step.",
     "gradient_scale": (
-        "the direction is right, the length is not: is the loss multiplied by something, or the "
-        "norm limited to another number than cfg.max_grad_norm?"
+        "the direction is right, but not the length: is the loss multiplied by something, or the "
+        "norm limited to something other than cfg.max_grad_norm?"
     ),
     "no_zero_grad": (
-        "the gradient of the inner step before was still there and was added to: gradients are "
-        "not zeroed between inner steps."
+        "the gradient of the previous inner step was still there, and the new one was added to "
+        "it: gradients are not zeroed between inner steps."
     ),
-    "changed_outside": "the policy's parameters changed otherwise than by a step of opt.",
-    "first_stats": "this is the value of the first inner step; the last one is asked for.",
-    "mean_stats": "this is the mean over the inner steps; the last one is asked for.",
-    "sum_stats": "this is the sum over the inner steps; the last one is asked for.",
+    "changed_outside": "something other than a step of opt changed the policy's parameters.",
+    "first_stats": "this is the value of the first inner step; that of the last one is required.",
+    "mean_stats": "this is the mean over the inner steps; the value of the last one is required.",
+    "sum_stats": "this is the sum over the inner steps; the value of the last one is required.",
     "loss_negated": "this is the loss with the opposite sign.",
     "stats_mixed_up": "this number belongs under another key.",
-    "reward_sum": "this is the sum of the rewards; their mean is asked for.",
+    "reward_sum": "this is the sum of the rewards; their mean is required.",
     "reward_is_adv": "this is the mean of the advantages, which says nothing: it is always 0.",
     "reward_any": "this is the share of prompts with a right response, not the mean reward.",
     "rewards_changed": "the rewards of sample_group were changed in place.",
     "zero_all_wrong": "groups that are all right are missing: they carry no signal either.",
     "zero_all_right": "groups that are all wrong are missing: they carry no signal either.",
     "zero_inverted": "the groups that do carry a signal are counted.",
-    "zero_count": "this is the number of such groups; the fraction is asked for.",
+    "zero_count": "this is the number of such groups; the fraction is required.",
     "zero_responses": "responses are counted here and divided by the number of groups.",
     "zero_divided": "the groups are counted and divided by the number of responses.",
     "zero_adv": (
@@ -164,21 +164,21 @@ TEXTS = {
     ),
     "entropy_of_ref": "this is the entropy of the reference model.",
     "entropy_negated": "this is the entropy with the opposite sign; an entropy is never negative.",
-    "entropy_padding": "padding was counted; only the response positions belong into the mean.",
-    "entropy_sum": "this is the sum over the positions; the mean is asked for.",
+    "entropy_padding": "padding was counted; only the response positions belong in the mean.",
+    "entropy_sum": "this is the sum over the positions; the mean is required.",
     "entropy_of_samples": (
         "this is the mean of -logp of the sampled tokens, a noisy estimate; token_entropy uses "
         "the whole distribution."
     ),
     "entropy_sampled_term": "only the sampled token's own term of the entropy is counted.",
-    "ref_unfrozen": "the reference model came frozen and can be trained now; leave it frozen.",
-    "ref_changed": "the reference model changed; it stays as it was after SFT.",
+    "ref_unfrozen": "the reference model was frozen and can now be trained; leave it frozen.",
+    "ref_changed": "the reference model was changed; it must stay as it was after SFT.",
     "lists_changed": "the caller's lists were changed in place; build new lists instead.",
     "inputs_changed": (
         "a tensor of the dict that sample had returned was changed in place; every later step "
         "uses it again, so work on a copy."
     ),
-    "grad_off": "gradients were switched off for the whole program, and not on again.",
+    "grad_off": "gradients were switched off for the whole program and never switched on again.",
     "cfg_changed": "cfg was changed; the next call needs it as it was.",
     "lr_changed": "the learning rate of opt was changed.",
     "eval_mode": "the policy came in training mode and was left in eval mode.",

@@ -331,7 +331,7 @@ def test_summary_and_comparison_of_made_up_runs():
     assert rows[3].startswith("| `dapo` | 0.552 (+) | 0.900 |") and len(rows) == 4
     few = compare_stats.summaries([r for r in runs if r["seed"] < 5])
     text = compare_text.table(few, "short")
-    assert "with 5 seeds and 1 comparisons no p can come below 0.062" in text
+    assert "with 5 seeds and 1 comparison no p can come below 0.062" in text
 
 
 def test_the_verdict_on_a_claim_looks_at_its_direction():
@@ -415,7 +415,7 @@ def test_ctrl_c_ends_well_and_the_same_command_goes_on(tmp_path):
     time.sleep(2)
     os.killpg(process.pid, signal.SIGINT)
     out = process.communicate(timeout=60)[0].decode()
-    assert "The same command goes on" in out and process.returncode == 0, out
+    assert "The same command continues" in out and process.returncode == 0, out
     assert len(list(tmp_path.rglob("seed0.pt"))) == 2
     out = command(*words).communicate(timeout=300)[0].decode()
     assert "difference to grpo" in out and not list(tmp_path.rglob("seed0.pt")), out

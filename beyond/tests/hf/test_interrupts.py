@@ -34,7 +34,7 @@ def test_a_run_goes_on_to_the_bit_after_ctrl_c(tmp_path, capsys, inner):
     stopped.train(tiny.rows(9))
     assert stopped.done == 5  # the step is finished first
     said = capsys.readouterr()
-    assert "stopping after this step" in said.err and "goes on from checkpoint-5" in said.out
+    assert "stopping after this step" in said.err and "continues from checkpoint-5" in said.out
     again = trainer(tmp_path / "cut", save_steps=0, inner_steps=inner)
     again.train(tiny.rows(9), resume=True)
     assert torch.equal(weights(again), weights(whole))
@@ -46,7 +46,7 @@ def test_a_second_ctrl_c_does_not_wait_and_leaves_a_model_but_no_checkpoint(tmp_
     made.train(tiny.rows(9))
     assert made.done == 4 and not checkpoints.found(tmp_path)
     assert (tmp_path / "final" / "model.safetensors").is_file()
-    assert "goes on from the start" in capsys.readouterr().out
+    assert "continues from the start" in capsys.readouterr().out
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler  # as it was
 
 

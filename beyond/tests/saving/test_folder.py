@@ -118,7 +118,7 @@ def test_a_folder_with_other_things_is_not_touched(model, rows, tmp_path, capsys
     path.write_text("precious", encoding="utf-8")
     assert command("sft", model, tmp_path / "mine", rows) == 2
     [line] = capsys.readouterr().out.strip().splitlines()
-    assert "holds something else than a training run" in line and "--output-dir" in line
+    assert "holds something other than a training run" in line and "--output-dir" in line
     assert names(tmp_path) == ["mine", "train.jsonl"]
     assert path.read_text(encoding="utf-8") == "precious"
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from beyond.tasks import math_helper
 from beyond.tasks.answers import Number, as_reference, equal, find, score
-from beyond.tasks.reader import is_noun
+from beyond.tasks.reader import bare, is_noun
 from beyond.tasks.rewards import ExactMatchReward, NumericReward
 from beyond.tasks.words import BREAKS, NUMBER_WORDS, STATING, UNITS
 
@@ -183,6 +183,12 @@ def test_what_may_be_right_or_wrong_is_neither(response, reference):
 ])
 def test_in_a_sentence_a_word_that_changes_the_number_spoils_it(response):
     assert numeric(response, "5") in (None, 0.0)
+
+
+@pytest.mark.parametrize("left", ["about x", "at least x", "less than x", "not x", "x < y",
+                                  "x != 2", r"2x \approx y", r"x\ne y"])
+def test_what_changes_the_left_side_of_an_equation_spoils_it(left):
+    assert numeric(f"Answer: {left} = 5", "5") in (None, 0.0)
 
 
 def test_three_hundred_answers_of_gsm8k_and_math_are_read():
@@ -367,6 +373,21 @@ def test_a_mebibyte_of_anything_is_read_at_once(text):
 def test_a_statement_of_anything_is_read_at_once(text):
     for shown in (text, text + "5", f"Answer: {text}", rf"\boxed{{{text}}}"):
         assert numeric(shown, "5") in (0.0, None)
+
+
+@pytest.mark.parametrize("end", ["</s>", "<eos>", "<|im_end|>", "\n", " \n</s>\n"])
+@pytest.mark.parametrize("length", [0, 180, 186, 187, 188, 191, 192, 196, 198, 199, 200, 300])
+def test_what_ends_a_response_of_any_length_is_no_part_of_its_answer(end, length):
+    thought = ("So it is. " * 40)[:length].rpartition(".")[0].rjust(length)
+    assert numeric(f"{thought}\nAnswer: 5{end}", "5") == 1
+
+
+@pytest.mark.parametrize("text, plain", [
+    (r"\text{a{b}c}", "a{b}c"), (r"\text{a} and \text{b}", None), (r"\boxed{1} \boxed{2}", None),
+    (r"\text{a}}", None), ("*5*", "5"), ("_5_", "5"), ("**5**", "5"), ("*5* or *6*", None),
+])
+def test_a_style_is_taken_off_where_it_is_around_all(text, plain):
+    assert bare(text) == (plain or text)
 
 
 def test_missing_references_and_whole_floats():

@@ -7,7 +7,7 @@ beyond/losses/variants.py has tests of its own.
 
 import math
 
-from instructor.tests.chapter.formulas import adv, adv_by, clip, k3_of, mean, sstd, std
+from instructor.tests.chapter.formulas import adv, adv_by, clip, k3_of, mean, sstd
 
 # One group, G = 2: a right response of three tokens, a wrong one of a single token.
 REWARDS = [1.0, 0.0]
@@ -120,6 +120,3 @@ def guide():
     tokens = [[-min(math.exp(-d) * A[i], clip(math.exp(-d), 0.8, 1.2) * A[i]) + 0.1 * d
                for d in D[i]] for i in ROWS]
     return token_mean(tokens)
-
-
-SPREADS = {"population": std, "sample": sstd}

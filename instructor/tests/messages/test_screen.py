@@ -301,7 +301,7 @@ def test_a_failure_is_plain_data(tmp_path):
     assert Failure(*json.loads(json.dumps(row))) == row
     assert row.rank == RAISED and row.cause == "ZeroDivisionError at line 2"
     assert row.short == ("k3_kl raised ZeroDivisionError at lab.py line 2: division by zero "
-                         "A number of Python was divided by 0.")
+                         "A Python number was divided by 0.")
 
 
 def test_a_verdict_of_an_earlier_kind_is_shown_too():

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from matplotlib import rc_context
 from matplotlib.colors import to_rgb
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 import lab15_run
@@ -185,14 +187,28 @@ def test_no_words_stand_on_others_or_outside(name):
              if text.get_text().strip() and text.get_visible() and text not in unseen]
     boxes = [(words, box) for words, box in boxes if box.width > 0 and box.height > 0]
     whole = figure.bbox.padded(2)
-    for legend in figure.legends:  # its lines, too, not only its words
-        box = legend.get_window_extent()
-        assert whole.containsx(box.x0) and whole.containsx(box.x1), "the legend is cut off"
     for i, (words, box) in enumerate(boxes):
         assert whole.containsx(box.x0) and whole.containsx(box.x1), f"{words!r} is cut off"
         assert whole.containsy(box.y0) and whole.containsy(box.y1), f"{words!r} is cut off"
         for others, other in boxes[i + 1:]:
             assert not box.overlaps(other), f"{words!r} stands on {others!r}"
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_legends_lie_inside_and_name_one_look_each(name):
+    figure = drawn(name)
+    figure.set_dpi(100)
+    figure.draw_without_rendering()
+    whole = figure.bbox
+    for legend in figure.findobj(Legend):
+        for part in (*legend.get_texts(), *legend.legend_handles):
+            box = part.get_window_extent()
+            assert whole.x0 <= box.x0 and box.x1 <= whole.x1, f"cut off: {part}"
+            assert whole.y0 <= box.y0 and box.y1 <= whole.y1, f"cut off: {part}"
+        lines = [part for part in legend.legend_handles if isinstance(part, Line2D)]
+        looks = [(line.get_linestyle(), line.get_marker(), line.get_markerfacecolor() == "white",
+                  line.get_linewidth()) for line in lines]
+        assert len(set(looks)) == len(looks), [line.get_label() for line in lines]
 
 
 @pytest.mark.parametrize("name", figures.TRAINING)

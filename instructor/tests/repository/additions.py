@@ -21,6 +21,9 @@ ADDITIONS = [
         "",
     ),
     ('LAB_VERSION = "1.0"', ""),
+    # the docstring has four steps, and names out without saying where it comes from
+    ('follow the four steps in the docstring; out is groups["out"].',
+     "follow the five steps in the docstring."),
     # GRPOConfig checks itself
     (CHECKS, ""),
     # train_grpo: another device, saving, a progress bar, a stop at NaN, the measured seconds

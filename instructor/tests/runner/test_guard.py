@@ -89,10 +89,10 @@ def test_calls_that_end_python_are_named(load, call):
         lab.k3_kl(1, 2)
     text = describe(caught.value, lab, 3)
     assert text.startswith("k3_kl raised SystemExit at lab15_grpo.py line ")
-    assert text.endswith("This call ends Python: take it out.") and call in text
+    assert text.endswith("This call ends Python: remove it.") and call in text
     assert os._exit.__name__ == "_exit" and not hasattr(os._exit, "__wrapped__")
     lab = load(edit(RIGHT, ("import random\n", f"import random, os, sys, signal\n{call}\n")))
-    assert "was called while the file was loaded; take it out" in lab.__problems__[0].text
+    assert "was called while the file was loaded; remove it" in lab.__problems__[0].text
     assert callable(lab.train_grpo)
 
 

@@ -98,7 +98,7 @@ def test_file_that_is_gone_is_waited_for(desk):
 
 def test_ends_of_every_other_kind(desk):
     code = "    import os\n    os._exit(0)\n"
-    shown = desk(with_line(desk.right, code), "This call ends Python: take it out.")
+    shown = desk(with_line(desk.right, code), "This call ends Python: remove it.")
     assert "> task3" in shown and "os._exit(0)" in shown
     code = "    print('\\x1b[31m\u4e2d')\n    raise KeyError(1)\n"
     shown = desk(with_line(desk.right, code), "KeyError: 1")

@@ -100,9 +100,9 @@ function view() {
         )}
       </div>
     </main>
-    <footer><p>One file, no network: the model, its samples and its gradients are computed in this
-      page,
-      and tested to be equal to the lab's Python. Drawn with lit-html (BSD-3-Clause).</p></footer>`;
+    <footer><p>One file that forbids itself every request: the model, its samples and its gradients
+      are computed in this page, and tested to be equal to the lab's Python. Drawn with lit-html
+      (BSD-3-Clause).</p></footer>`;
 }
 
 function focusTitle() {

@@ -94,7 +94,7 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(run):
     ('{"loss": {"a": 1}, "eval_iter": []}', "it has no list loss"),
     ('{"loss": [1]}', "it has no list eval_iter"),
     (json.dumps(history(kl=[0.1] * 295)), "kl has 295 values, not 300"),
-    (json.dumps(history(acc_greedy=[0.1])), "acc_greedy has 1 values, not 31"),
+    (json.dumps(history(acc_greedy=[0.1])), "acc_greedy has 1 value, not 31"),
     (json.dumps(history(loss=["x"] * 300)), "loss holds 'x', which is no number"),
     (json.dumps(history(loss=[True] * 300)), "loss holds 'True', which is no number"),
     (json.dumps(history(eval_iter=[*range(300, -1, -10)])), "eval_iter does not rise"),
@@ -129,7 +129,7 @@ def test_a_folder_without_a_run_gets_a_hint(run, tmp_path):
 def test_too_many_runs_and_one_twice_are_refused(run, capsys, tmp_path):
     one, out = run(), tmp_path / "page.html"
     for flags, told in ((["--run", one, "--run", one / "."], "is given twice"),
-                        (["--run", one] * 5, "5 runs with --run; the page draws at most 4")):
+                        (["--run", one] * 5, "--run was given 5 times; the page draws at most 4")):
         assert command.main([*map(str, flags), "--out", str(out)]) == 2
         assert told in capsys.readouterr().err and not out.exists()
 

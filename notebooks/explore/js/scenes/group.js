@@ -11,7 +11,7 @@ import { listed, num, percent, plural } from "../format.js";
 const { html, nothing } = globalThis.lit;
 
 // The number from 0 to 99 that a response says, or null.
-function numberIn(text) {
+function numberFrom(text) {
   return /^(0|[1-9]\d?)$/.test(text) ? Number(text) : null;
 }
 
@@ -40,7 +40,7 @@ function responseCard(row, i) {
 // With its probability at the temperature it was sampled at; a text that is no number from 0 to
 // 99 has one at temperature 1 only, and otherwise none.
 function atTemperature(row, exact) {
-  const number = numberIn(row.text);
+  const number = numberFrom(row.text);
   if (number !== null && tokenText(row.ids.at(-1)) === "END") {
     return { ...row, p: exact.numbers[number] };
   }
@@ -117,7 +117,7 @@ function view(redraw) {
     `counts ${step} ${state.sumNow} ${state.n} ${state.temperature} ${state.seed}`,
     () => {
       const found = new Array(100).fill(0);
-      for (const { text } of rows) if (numberIn(text) !== null) found[numberIn(text)] += 1;
+      for (const { text } of rows) if (numberFrom(text) !== null) found[numberFrom(text)] += 1;
       return found;
     },
   );

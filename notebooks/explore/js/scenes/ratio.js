@@ -45,7 +45,8 @@ function words(tokens, at) {
       : tokens.A[at] < 0
         ? "advantage negative"
         : "advantage 0";
-  return `${sign}, ratio ${num(tokens.rho[at], 2)}${tokens.binds[at] ? ", the clip binds" : ""}`;
+  const ratio = state.show === "rho" ? "" : `, ratio ${num(tokens.rho[at], 2)}`;
+  return `${sign}${ratio}${tokens.binds[at] ? ", the clip binds" : ""}`;
 }
 
 // What can stand below the tokens: its name, the value, how it is written, what the colour follows.
