@@ -174,7 +174,7 @@ def test_ctrl_c_is_a_normal_end_and_leaves_no_process(tmp_path):
     below, (told, wrong) = stop(process, tmp_path / "history.json", 4, signal.SIGINT)
     assert process.returncode == 0 and "Stopped by Ctrl-C" in told, told + wrong
     assert "Traceback" not in wrong
-    assert "checkpoint.pt (--resume goes on" in told and "policy.pt" not in told
+    assert "checkpoint.pt (--resume continues" in told and "policy.pt" not in told
     assert len(below) == 3 and not any(os.path.exists(f"/proc/{pid}") for pid in below)
     history = json.loads((tmp_path / "history.json").read_text(encoding="utf-8"))
     assert len(history["acc_sampled"]) == len(history["eval_iter"]) > 1
