@@ -71,7 +71,8 @@ def without_dead_links(name: str, text: str, present: Collection[str]) -> str:
         target = target_of(name, match[3])
         if target is None or here(target[0], present):
             return match[0]
-        return f"{quoted(match[2], match[3])} (not in this bundle)"
+        words = match[2] if match[1] else quoted(match[2], match[3])
+        return f"{words} (not in this bundle)"
 
     return "".join(LINK.sub(change, part) if is_prose else part for is_prose, part in prose(text))
 
