@@ -21,7 +21,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import lab15_run
 from lab15_run import TOP, about, mean, piped, read_json, short, write_json
-from notebooks import detective
 from tests.labfile import load_lab
 
 RUNS = TOP / "notebooks" / "figures" / "runs"
@@ -315,6 +314,8 @@ def measure(names=None, seeds=None, force=False, folder=RUNS, **changes):
 
 def measure_detective(force=False):
     """Measure the runs of notebooks/detective.py; return False after Ctrl-C."""
+    from notebooks import detective  # here: a graded bundle comes without its answers
+
     with progress(len(SEEDS) * len(detective.BUGS)) as bar:
         bar.set_description("detective")
         return all(measure_one(RUNS / f"{same['name']}.json", same, [pair], SEEDS, force, bar)

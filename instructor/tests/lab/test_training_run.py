@@ -202,9 +202,11 @@ def test_curves_are_labelled(lab):
     _, hist = lab.train_grpo(small(lab), verbose=False)
     axes = DRAW(hist).axes
     titles = " ".join(a.get_title() for a in axes)
-    for word in ("accuracy", "reward", "entropy", "KL", "clipped", "zero-signal"):
+    for word in ("accuracy", "reward", "loss", "entropy", "KL", "clipped", "zero-signal"):
         assert word in titles
-    assert len(axes) == 6 and all(a.get_xlabel() == "iteration" for a in axes)
+    *panels, legend = axes
+    assert len(panels) == 7 and all(a.get_xlabel() == "iteration" for a in panels)
+    assert not legend.axison and legend.texts
     sampled, greedy = axes[0].lines
     assert {t.get_text() for t in axes[0].get_legend().get_texts()} == {"sampled", "greedy"}
     look = [(line.get_linestyle(), line.get_marker()) for line in (sampled, greedy)]
