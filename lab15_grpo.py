@@ -143,7 +143,7 @@ def grpo_step(policy, ref, opt, prompts, answers, cfg):
     groups whose rewards are all equal), "entropy" (mean per-token entropy of the policy at
     the sampled positions, from `token_entropy`).
     """
-    # TODO (Task 5): follow the four steps in the docstring; out is groups["out"].
+    # TODO (Task 5): follow the four steps in the docstring; out is groups["out"], mask its mask.
     raise NotImplementedError("Task 5: grpo_step")
 
 

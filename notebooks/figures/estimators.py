@@ -1,7 +1,7 @@
 """k1, k2 and k3: exact on an alphabet of three symbols, and on the tokens of a trained policy."""
 
 from notebooks.experiments import TOP
-from notebooks.figures.style import KL, new_figure, shade, short
+from notebooks.figures.style import KL, new_figure, shade
 
 PI, REF = (1 / 2, 1 / 3, 1 / 6), (1 / 4, 1 / 4, 1 / 2)  # those of section 8 of the chapter
 NAMES = ("k1", "k2", "k3")
@@ -157,8 +157,7 @@ def quantiles(axes, real):
                   hatch="//", label="half of them" if not i else None)
         axes.plot(real[f"{name}_mean"], i, "D", color="white", mec="black", ms=8,
                   label="mean" if not i else None)
-        said = short(real[f"{name}_mean"])  # rounded as in the chapter's table
-        axes.annotate(f"{said:.3f}", (real[f"{name}_mean"], i), (0, 16),
+        axes.annotate(f"{real[f'{name}_mean']:.3f}", (real[f"{name}_mean"], i), (0, 16),
                       textcoords="offset points", ha="center",
                       bbox={"fc": "white", "ec": "none", "pad": 1})
     axes.set_xscale("symlog", linthresh=LINEAR)

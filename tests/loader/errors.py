@@ -28,6 +28,10 @@ NOTHING = (
     "The value is None: a function without return gives None, and so do methods that work in "
     "place, such as list.append."
 )
+PAIR = (
+    "max, min, median and sort with a dim return a pair, the values and their indices, and here "
+    "the whole pair is used."
+)
 CUT_OFF = (
     "Between the parameters and this tensor the gradient was cut off: no_grad, detach, .item(), "
     ".data, float() and torch.tensor() do that, and so does a model that is frozen."
@@ -124,6 +128,9 @@ TABLE = [Advice(*row) for row in (
      "Python's {name} compares its arguments as wholes and needs one True or False; two tensors "
      "compare entry by entry. For entries, torch has a function of its own.",
      r"(?<![\w.])(?P<name>min|max|sorted)\("),
+    ("RuntimeError", r"Boolean value of Tensor with more than one value is ambiguous", PAIR,
+     r"\.(?:max|min|median|mode|sort|kthvalue)\((?:[^()]*,)?\s*(?:(?:dim|axis)\s*=\s*)?-?\d"),
+    ("TypeError|AttributeError", r"torch\.return_types\.\w+", PAIR),
     ("RuntimeError|ValueError", r"Boolean value of Tensor with (?:more than one value|no values) "
      r"is ambiguous|truth value of an array with more than one element is ambiguous",
      "if, while, and, or, not and `in` need one True or False; a comparison of tensors gives one "

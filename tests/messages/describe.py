@@ -145,7 +145,7 @@ def _in_student_code(error, lab, frames):
         lines.append("This call ends Python: remove it.")
     else:
         lines += _error_lines(error)
-        lines += textwrap.wrap(advice(error, code, vars(lab)) or "", 100)
+        lines += textwrap.wrap(advice(error, code, vars(lab)) or "", screen.WIDTH)
     return "\n".join(lines)
 
 

@@ -142,7 +142,8 @@ def _vague(chosen, task, sure, width):
     """
     count = sum(map(len, chosen))
     head = f"{_more(count)} {f'of task{task} ' * bool(task)}fail{'s' * (count == 1)}"
-    told = [head + ("; perhaps for the same reason:" if sure else ", for no reason known here:")]
+    told = [head + ("; perhaps for the same reason:" if sure
+                    else "; which mistake it is, or which two, is not known here:")]
     for group in chosen[: MOST // 2]:
         told += _clipped(f"{_tests(len(group))}: {group[0].short}", width, 1 if sure else 2)
     if rest := chosen[MOST // 2:]:

@@ -235,7 +235,7 @@ def test_what_is_cut_is_counted(tmp_path, monkeypatch):
     assert {p.stat().st_size for p in (tmp_path / "ada").iterdir()} == {1000}
     (tmp_path / "in" / "ben").mkdir(parents=True)
     (tmp_path / "in" / "ben" / "lab15_grpo.py").write_text("x" * 2000, encoding="utf-8")
-    assert "1 files larger" in collect.from_folder(tmp_path / "in", tmp_path / "out")[0]
+    assert "1 file larger" in collect.from_folder(tmp_path / "in", tmp_path / "out")[0]
     pasted = {"a.png": {"image/png": "AAAA"}, "b.svg": {"image/svg+xml": "x"}, "c": 3}
     cells = [{"cell_type": "markdown", "source": "x" * 200_001, "attachments": pasted}, 3, None]
     released = new_notebook(cells=[graded_cell("warmup", 1)])
@@ -292,7 +292,7 @@ def test_what_was_done_to_totals_is_counted_and_nbgraders_place_for_it_named(cou
         {"task": 3, "before": 0.0, "after": 1.0, "reason": "r", "line": 3}]}
     result.write_text(json.dumps(document), encoding="utf-8")
     first, second = cycle.not_in_nbgrader(course)
-    assert "1 changes of totals: ada (total +0.5 by hand, -1.5 for being late)" in first
+    assert "1 change of totals: ada (total +0.5 by hand, -1.5 for being late)" in first
     assert "Manual Grading" in second
     for odd in ("x", {"task": "total"}, None, 3):
         document["extra_data"]["by_hand"] = [odd]

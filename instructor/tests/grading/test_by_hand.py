@@ -259,7 +259,7 @@ def test_what_a_roster_does_not_tell_is_counted(tmp_path):
                                     encoding="utf-8")
     found = roster.read(tmp_path / "r.csv")
     assert [m.name for m in found.members] == ["Ann Roe", "Poe", "x y"]
-    assert any("in 1 lines the cells beyond" in line for line in found.warnings)
+    assert any("in 1 line the cells beyond" in line for line in found.warnings)
     (tmp_path / "s.csv").write_text("Name,Room\nAnn Roe,1\n,2\n,3\n", encoding="utf-8")
     assert "without a name or an id: 2" in roster.read(tmp_path / "s.csv").warnings[0]
 

@@ -68,7 +68,7 @@ def copy(tmp_path):
     def make(name, text=RIGHT):
         folder = tmp_path / name
         shutil.copytree(ROOT / "tests", folder / "tests")
-        for file in ("tinylm.py", "pyproject.toml"):
+        for file in ("tinylm.py", "lab15_run.py", "pyproject.toml"):
             shutil.copy(ROOT / file, folder)
         (folder / "notebooks").mkdir()
         (folder / "lab15_grpo.py").write_text(text, "utf-8")

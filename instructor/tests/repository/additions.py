@@ -22,7 +22,7 @@ ADDITIONS = [
     ),
     ('LAB_VERSION = "1.0"', ""),
     # the docstring has four steps, and names out without saying where it comes from
-    ('follow the four steps in the docstring; out is groups["out"].',
+    ('follow the four steps in the docstring; out is groups["out"], mask its mask.',
      "follow the five steps in the docstring."),
     # GRPOConfig checks itself
     (CHECKS, ""),
