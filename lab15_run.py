@@ -1185,7 +1185,7 @@ def plot_curves(hist):
         panel.plot(*averaged(hist[key]), color=color, lw=2)
         panel.set(title=title, xlabel="iteration")
     spare.axis("off")
-    spare.text(0, 0.5, f"thin and pale: every iteration\nthick: mean over {MEAN_OVER} iterations",
+    spare.text(0, 0.5, f"thin and pale: every iteration\nthick: mean of the last {MEAN_OVER}",
                va="center")
     return figure
 
