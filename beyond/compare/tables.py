@@ -36,7 +36,8 @@ def table(found: Summaries, task: str) -> str:
     some = compared(found, "sampled").values() if BASE in found else ()
     n = sum(d is not None for d in some)
     if n == 0:
-        return "\n".join(lines)
+        few = f"no differences to {BASE}: they need two seeds that both have"
+        return "\n".join([*lines, *["", few] * (BASE in found and len(found) > 1)])
     lines += ["", f"difference to {BASE}, seed by seed: mean [95% paired bootstrap] p (sign-flip "
               f"test, Holm for {counted(n, 'comparison')} a column) * below {LEVEL}"]
     if 2.0 ** (1 - seeds) * n >= LEVEL:

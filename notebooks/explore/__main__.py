@@ -37,7 +37,7 @@ def main(argv=None):
             raise ValueError(f"{out} is a folder; give the name of a file with --out")
         if lab and lab.is_file():
             print(f"running the functions of {lab} on the page's batches: some seconds",
-                  file=sys.stderr)
+                  flush=True)
         size = build.write(out, lab, runs)
     except (ValueError, OSError) as error:
         print(f"no page was written: {error}", file=sys.stderr)

@@ -418,7 +418,7 @@ def test_ctrl_c_ends_well_and_the_same_command_goes_on(tmp_path):
     assert "The same command continues" in out and process.returncode == 0, out
     assert len(list(tmp_path.rglob("seed0.pt"))) == 2
     out = command(*words).communicate(timeout=300)[0].decode()
-    assert "difference to grpo" in out and not list(tmp_path.rglob("seed0.pt")), out
+    assert "no differences to grpo" in out and not list(tmp_path.rglob("seed0.pt")), out
     assert "2 runs, 2 of them done" in command(*words).communicate(timeout=100)[0].decode()
     lines = read_lines(tmp_path / "short" / "dapo" / "seed0.jsonl")
     assert [line.get("iter") for line in lines] == [None, 0, 20, 40, None]

@@ -236,7 +236,7 @@ def same_without_evaluation(one, two, about):
 def test_the_guides_files_run_with_a_tiny_model_and_data(tmp_path, folder):
     common = ["--model", str(folder / "model"), "--data", str(folder / "rows.jsonl")]
     for name, more, said in (
-            ("grpo_math", [], "have no counterpart here"),
+            ("grpo_math", [], "no counterpart here"),
             ("distributed", [], "one kind of parallelism at a time"),
             ("distributed", ["parallelism.tensor_parallel_degree=1"], "final/")):
         done = subprocess.run(
