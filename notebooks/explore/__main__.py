@@ -35,9 +35,9 @@ def main(argv=None):
     try:
         if out.is_dir():
             raise ValueError(f"{out} is a folder; give the name of a file with --out")
-        if lab and lab.is_file():
+        if lab and lab.is_file() and sys.stderr.isatty():  # for those who wait
             print(f"running the functions of {lab} on the page's batches: some seconds",
-                  flush=True)
+                  file=sys.stderr)
         size = build.write(out, lab, runs)
     except (ValueError, OSError) as error:
         print(f"no page was written: {error}", file=sys.stderr)
