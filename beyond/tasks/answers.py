@@ -24,7 +24,8 @@ as a whole, its first sentence does, provided that the rest has no number and no
 **3. The statement is read as a whole.** It is one of
 
     number      a sign (-, U+2212, other dashes, minus, negative, +), money, digits or words, a
-                fraction, a scale, percent, a unit (1h 15m, 5'6" too):
+                fraction, a scale, percent, a unit (1h 15m, 5'6",
+                $5 and 30 cents too):
                 5  -5  $5  -$5  $-5  1,234.5  1{,}234  1 234  1'234  1_234  1.234,5  1.234.567
                 1,00,000 (as in India; without a group that begins with 0 it is a list)
                 12,50 EUR  0.\overline{3}
@@ -34,7 +35,7 @@ as a whole, its first sentence does, provided that the rest has no number and no
     equation    its right side: x = 5, 10 - 3 = 7, total cost = $5
     list        (1, 2)  [1, 2]  1, 2  x = 1, y = 2      in order; with two values ( is not [
     set         {1, 2}  \{1, 2\}  1 and 2  x=1 or x=2  \pm 5      in any order
-    ratio       3:4  12:30  12:30 pm      part by part
+    ratio       3:4  12:30  12:30 pm      part by part; 3:45 pm is 15:45, too
     choice      B  (B)  option B, and with what the choice says: (B) 20, B) 20, B. 20: as a choice
                 or by its value, whatever the other side is
     formula     any other mathematics: math-verify compares it. 12\pi \text{ cm} has a unit.

@@ -141,7 +141,6 @@ def _recurring(whole: str, fixed: str, again: str) -> str:
     return f"{value.numerator}/{value.denominator}"
 
 
-
 def notation(text: str) -> str:
     """Return a text with one spelling of digits, signs, blanks, times, fractions and styles."""
     if not text.isascii():
@@ -1161,7 +1160,7 @@ class Statement:
         tokens = self.without_dollars(tokens)
         if is_formula(tokens):
             return formula(tokens, self.source)
-        for i in range(max(1, len(tokens) - 8), len(tokens)):  # 12 \\pi square units
+        for i in range(max(1, len(tokens) - 8), len(tokens)):  # 12 \pi square units
             head, parser = tokens[:i], Parser(tokens, self.source)
             parser.at = i
             named = tokens[i].kind == "word" and len(tokens[i].text) > 1

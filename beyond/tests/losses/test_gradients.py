@@ -1,7 +1,6 @@
 """Gradients: against finite differences, and where sg() forbids that, against the formulas."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from beyond.losses import LOSSES, assembled, zoo
 from beyond.losses.pieces import k1, k2, k3, k3_is, k_abs, straight_through
 from beyond.tests.inputs import BOUND, Case, case, value_and_gradient
+from beyond.tests.solution import SOLUTION
 from tests.labfile import load_lab
 
 many = settings(max_examples=15, deadline=None, derandomize=True, database=None)
@@ -119,7 +119,7 @@ def test_k2_and_not_k3_has_the_gradient_of_the_kl_on_average(seed):
 
 # ============================================================== grpo is the lab's grpo_loss
 
-LAB = load_lab(Path(__file__).resolve().parents[3] / "solutions" / "lab15_grpo.py")
+LAB = load_lab(SOLUTION)
 
 
 @many

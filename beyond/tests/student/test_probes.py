@@ -1,7 +1,6 @@
 """A wrong task is named before a real model trains with it, as its tests name it."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -10,10 +9,10 @@ pytest.importorskip("transformers", reason="pip install -r beyond/requirements.t
 from beyond import GRPOConfig
 from beyond.hf import backend
 from beyond.student import plugins, probes
+from beyond.tests.solution import SOLUTION, needs_solution
 from tests.messages.explain import MISTAKES
 
-SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "lab15_grpo.py"
-pytestmark = pytest.mark.skipif(not SOLUTION.exists(), reason="without the solutions")
+pytestmark = needs_solution
 
 # What is wrong: the task, the body (right is the right function), and the mistake's id.
 WRONG = [

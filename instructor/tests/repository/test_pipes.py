@@ -101,7 +101,7 @@ def test_the_work_is_done_to_its_end_and_what_was_read_is_whole(tmp_path):
 
 def test_a_full_disk_is_still_an_error():
     if not os.path.exists("/dev/full"):
-        pytest.skip("no /dev/full here")
+        pytest.skip("this system has no /dev/full, a disk that is always full")
     with open("/dev/full", "wb") as full:
         code = "from lab15_run import piped\npiped(lambda: print('x', flush=True))"
         done = subprocess.run([sys.executable, "-c", code], cwd=TOP, stdout=full, timeout=60,
