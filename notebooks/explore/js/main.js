@@ -108,6 +108,8 @@ function view() {
 function focusTitle() {
   document.getElementById("scene-title").focus({ preventScroll: true });
   scrollTo(0, 0);
+  // The end of a scroll that still runs (the End key, a wheel) can move the new scene once more.
+  requestAnimationFrame(() => requestAnimationFrame(() => scrollTo(0, 0)));
 }
 
 let waiting = false;
