@@ -123,7 +123,7 @@ def test_a_bad_entry_in_the_zip_of_a_class_costs_its_own_student(name, tmp_path)
     assert set(found) == {"ann", "mia", "zoe"} and found["zoe"].read()[0] == b"x = 1\n"
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_what_unpacks_to_gigabytes_is_not_unpacked(method, tmp_path):
     """Zipfile hands as much to bzip2 and LZMA as it is asked for, and takes what comes."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as file:
