@@ -103,7 +103,7 @@ def test_a_students_zip_costs_its_own_student(name, tmp_path):
         (folder / student).mkdir(parents=True)
         (folder / student / NAME).write_text("x = 1\n", encoding="utf-8")
     HARM[name](folder / "mia.zip") if folder.exists() else None
-    found = {s.student: s for s in intake.find(folder, tmp_path / "room")}
+    found = {s.student: s for s in intake.survey(folder, tmp_path / "room").submissions}
     assert set(found) == {"ann", "mia", "zoe"}
     assert found["ann"].read()[0] == found["zoe"].read()[0] == b"x = 1\n"
     assert name == "names" or found["mia"].unseen and found["mia"].note
@@ -119,7 +119,7 @@ def test_a_bad_entry_in_the_zip_of_a_class_costs_its_own_student(name, tmp_path)
         file.writestr(f"ann/{NAME}", "x = 1\n")
         file.writestr("mia/mine.zip", bad.read_bytes())
         file.writestr(f"zoe/{NAME}", "x = 1\n")
-    found = {s.student: s for s in intake.find(whole, tmp_path / "room")}
+    found = {s.student: s for s in intake.survey(whole, tmp_path / "room").submissions}
     assert set(found) == {"ann", "mia", "zoe"} and found["zoe"].read()[0] == b"x = 1\n"
 
 
@@ -175,7 +175,7 @@ def test_the_bytes_of_one_student_leave_room_for_the_others(name, tmp_path, monk
 def test_a_full_zip_costs_those_who_come_last_and_they_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "TOTAL", 1000)
     path = zipped(tmp_path / "class.zip", *[(f"s{n}/{NAME}", b"x" * 300) for n in range(6)])
-    found = intake.find(path, tmp_path / "room")
+    found = intake.survey(path, tmp_path / "room").submissions
     assert [s.path is not None for s in found] == [True] * 4 + [False] * 2
     assert all("beyond the first" in s.note for s in found[4:])
 
@@ -210,7 +210,7 @@ def test_an_unreadable_file_is_no_zero(closed, tmp_path, monkeypatch):
     (tmp_path / "in" / "mia" / NAME).write_text("x = 1\n", encoding="utf-8")
     (tmp_path / "in" / "zoe").mkdir()
     refuse(monkeypatch, closed)
-    mia, zoe = intake.find(tmp_path / "in", tmp_path / "room")
+    mia, zoe = intake.survey(tmp_path / "in", tmp_path / "room").submissions
     with pytest.raises(intake.Unseen, match="cannot be read"):
         judging.judge(mia, None, None)
     assert not zoe.unseen and zoe.read()[0] is None

@@ -15,7 +15,7 @@ NAME = intake.NAME
 
 def found_in(source, tmp_path):
     """Return {student: Submission}."""
-    found = intake.find(source, tmp_path / "room")
+    found = intake.survey(source, tmp_path / "room").submissions
     assert len({s.student for s in found}) == len(found)
     return {s.student: s for s in found}
 
@@ -90,7 +90,7 @@ def test_utf16_is_understood(tmp_path):
 def test_reports_that_there_is_nothing_to_grade(tmp_path):
     for path in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(FileNotFoundError, match="there is no"):
-            intake.find(path)
+            intake.survey(path)
 
 
 # ---------------------------------------------------------------- course systems
