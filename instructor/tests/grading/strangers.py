@@ -20,7 +20,8 @@ from instructor.box import wire
 from instructor.gradescope import run as gradescope
 from instructor.grading import judging, points, practice
 from instructor.records import lateness, results, roster, tables, uploads
-from instructor.submissions import archives, exports, intake
+from instructor.reporting import load
+from instructor.submissions import archives, exports, intake, listing, skipped
 from tests.labfile import ascii_line
 
 # Pieces that regular expressions, parsers and layouts are known to stumble over.
@@ -93,6 +94,8 @@ def names(text):
             path = zipped(Path(place, "class.zip"), *entries, ("zoe/lab15_grpo.py", encoded(text)),
                           (exports.METADATA, encoded(text[: 1 << 12])))
             looked_at(intake.survey(path, Path(place, "room")))
+    deep = [archives.Entry(archives._parts(f"ann/{4 * text}/{n}.py"), None, False) for n in "ab"]
+    skipped.without_litter(listing.of_zip(deep if "/" in text else []), 0)
     assert len(results.file_name(text)) <= 100
     exports.info(f"Name: {text}"), exports.time_of(text)
     lateness.moment(f"2026-11-29 12:00{text}")
@@ -193,6 +196,8 @@ def reported(place, path, text):
             for flags in ([], ["--names", "--scores", str(place / "all.csv")]):
                 code = report.main([str(place), "--out", str(place / "page.html"), *flags])
                 assert code in (0, 1)
+            for record in load.load([place]).records:
+                assert len(record.student) <= 200 and all(len(n) <= 300 for n in record.notes)
     page = (place / "page.html").read_text(encoding="utf-8")
     assert len(page) < 200_000 and "<script" not in page.lower()
 
