@@ -1,6 +1,6 @@
 """Measure the grader: submissions an hour, with one and with two jobs, and what each costs.
 
-    python -m instructor.bench.grade --count 200 [--jobs 1 2]
+    python -m instructor.bench.grade --count 200 [--jobs 1 2] [--json FILE]
 
 The submissions are made up: a third right ones (wheats), the rest wrong in one task (chaffs), every
 twentieth the untouched file. Under `processor` is the processor time of the sandboxes for one
@@ -8,7 +8,9 @@ submission, as a multiple of that of `import torch`. Measure on a machine that d
 """
 
 import argparse
+import json
 import os
+import platform
 import random
 import re
 import resource
@@ -114,6 +116,7 @@ def main(args: list[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--count", type=int, default=200, metavar="N", help="submissions")
     parser.add_argument("--jobs", type=int, nargs="+", default=[1, 2], metavar="N")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     flags = parser.parse_args(args)
     with tempfile.TemporaryDirectory(prefix="lab15-bench-") as folder:
         make(Path(folder, "in"), flags.count)
@@ -121,6 +124,14 @@ def main(args: list[str] | None = None) -> int:
         runs = [grade(Path(folder, "in"), Path(folder, f"out{n}"), n) for n in flags.jobs]
     for line in report(runs, flags.count, torch_seconds):
         print(line)
+    if flags.json:
+        from ..records.files import write
+
+        about = {"schema": 1, "machine": platform.platform(), "cores": os.cpu_count()}
+        about |= {"python": platform.python_version(), "count": flags.count, "seed": 0}
+        about |= {"command": "python -m instructor.bench.grade", "import_torch": torch_seconds}
+        kept = [{k: v for k, v in run.items() if k != "scores"} for run in runs]
+        write(flags.json, json.dumps(about | {"runs": kept}, indent=1) + "\n")
     return 0 if len({run["scores"] for run in runs}) == 1 else 1
 
 

@@ -43,6 +43,7 @@ class Result(NamedTuple):
 
     code: int
     failures: list[Failure]
+    seconds: float
     output: str  # of pytest; kept where code is neither 0 nor 1
 
 
@@ -113,7 +114,7 @@ def judge(variant: Variant, folder: str, quick: bool = False) -> Result:
     """
     import pytest
 
-    watcher, output = _watcher(), io.StringIO()
+    start, watcher, output = time.monotonic(), _watcher(), io.StringIO()
     path = Path(folder, f"{variant.id}.py".replace("/", "_"))
     path.write_text(variant.text, encoding="utf-8")
     options = [*OPTIONS, *(["-x"] * quick), f"--lab={path}"]
@@ -121,7 +122,7 @@ def judge(variant: Variant, folder: str, quick: bool = False) -> Result:
         code = int(pytest.main([*options, tests_of(variant.task)], plugins=[watcher]))
     path.unlink()
     text = "" if code in (0, 1) else output.getvalue()[-3000:]
-    return Result(code, watcher.failures, text)
+    return Result(code, watcher.failures, time.monotonic() - start, text)
 
 
 def can_fork() -> bool:
@@ -213,9 +214,10 @@ def _result(child: _Child) -> Result:
     _, status = os.waitpid(child.pid, 0)
     data = b"".join(child.data)
     if not data:
-        return Result(-1, [], f"the process ended without a result (status {status})")
-    code, failures, output = json.loads(data)
-    return Result(code, [Failure(*failure) for failure in failures], output)
+        seconds = time.monotonic() - child.start
+        return Result(-1, [], seconds, f"the process ended without a result (status {status})")
+    code, failures, seconds, output = json.loads(data)
+    return Result(code, [Failure(*failure) for failure in failures], seconds, output)
 
 
 # ---------------------------------------------------------------- without fork
