@@ -11,6 +11,9 @@ nine in ten were named.
 """
 
 import argparse
+import json
+import os
+import platform
 import sys
 import tempfile
 import time
@@ -181,6 +184,44 @@ def messages(verdict: Verdict) -> str:
     return "\n".join([*lines, verdict.result.output])
 
 
+def as_json(verdicts: Sequence[Verdict], seconds: float, jobs: int) -> dict:
+    """Return all figures and verdicts in a form that json can write.
+
+    Args:
+        verdicts: one for each variant.
+        seconds: of the whole run.
+        jobs: variants at the same time.
+    """
+    import torch
+
+    return {
+        "schema": 1,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cores": os.cpu_count(),
+        "jobs": jobs,
+        "fork": runner.can_fork(),
+        "seconds": round(seconds, 1),
+        "good": is_good(verdicts),
+        **count(verdicts),
+        "variants": [
+            {
+                "id": v.variant.id,
+                "kind": v.variant.kind,
+                "task": v.variant.task,
+                "cause": v.variant.cause,
+                "verdict": v.word,
+                "wanted": v.variant.mistake,
+                "named": v.named,
+                "failed": [failure.test for failure in v.result.failures],
+                "message": first_message(v),
+                "seconds": round(v.result.seconds, 3),
+            }
+            for v in verdicts
+        ],
+    }
+
+
 # ---------------------------------------------------------------- the command
 
 
@@ -193,6 +234,7 @@ def arguments(args: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--task", type=int, choices=list(TASKS), help="only the variants of a task")
     parser.add_argument("--only", metavar="ID", help="only one variant; shows all its messages")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="processes at a time (default 2)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the verdicts to FILE")
     parser.add_argument("--wheats", type=Path, default=WHEATS, help=argparse.SUPPRESS)
     parser.add_argument("--chaffs", type=Path, default=CHAFFS, help=argparse.SUPPRESS)
     return parser.parse_args(args)
@@ -230,6 +272,9 @@ def main(args: Sequence[str] | None = None) -> int:
     for line in "\n".join(lines).splitlines():
         print(line.encode("ascii", "backslashreplace").decode())
     print(f"{seconds:.0f} s, {flags.jobs} process{'es' * (flags.jobs != 1)} at a time")
+    if flags.json:
+        text = json.dumps(as_json(verdicts, seconds, flags.jobs), indent=1)
+        flags.json.write_text(text + "\n", encoding="utf-8")
     return 0 if is_good(verdicts) else 1
 
 

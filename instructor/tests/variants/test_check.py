@@ -3,8 +3,8 @@
 The command runs in a process of its own: it forks, which a process that has trained must not.
 """
 
+import json
 import os
-import re
 import subprocess
 import sys
 
@@ -52,16 +52,22 @@ def made_up(tmp_path):
     return [f"--wheats={wheats}", f"--chaffs={tmp_path / 'chaffs.toml'}"]
 
 
-def test_check_tells_right_from_wrong(made_up):
-    done = run(*made_up)
+def test_check_tells_right_from_wrong(made_up, tmp_path):
+    done = run(*made_up, f"--json={tmp_path / 'verdicts.json'}")
     assert done.returncode == 1, done.stderr
-    said = re.findall(r"^(rejected|lived|misnamed|unnamed): (?:wheat |chaff )?(\w+): ", done.stdout,
-                      re.M)
-    assert said == [("rejected", "task3_wrong"), ("lived", "lives"), ("misnamed", "misnamed"),
-                    ("unnamed", "unnamed")]
-    figures = ("wheats accepted 2 of 3, trivial caught 7 of 7, chaffs caught 3 of 4, "
-               "named 1 of 4, wrongly 1")
-    assert f"all    {figures}" in done.stdout
+    verdicts = json.loads((tmp_path / "verdicts.json").read_text(encoding="utf-8"))
+    words = {v["id"]: v["verdict"] for v in verdicts["variants"] if v["kind"] != "trivial"}
+    assert words == {
+        "task3_solution": "accepted",
+        "task3_wrapped": "accepted",
+        "task3_wrong": "rejected",
+        "lives": "lived",
+        "named": "named",
+        "misnamed": "misnamed",
+        "unnamed": "unnamed",
+    }
+    assert verdicts["trivial"] == verdicts["trivial caught"] == 7
+    assert "wheats accepted 2 of 3" in done.stdout and "chaffs caught 3 of 4" in done.stdout
 
 
 @pytest.mark.parametrize("name, code", [("task3_wrong", 1), ("lives", 1), ("named", 0)])
