@@ -1,17 +1,18 @@
 # ruff: noqa
-"""Everything in a closure that opt.step calls; detach instead of no_grad; policy.zero_grad."""
+"""Everything in a closure that opt.step calls."""
 
 
 def grpo_step(policy, ref, opt, prompts, answers, cfg):
     groups = sample_group(policy, prompts, answers, cfg.G, cfg.temperature)
     out, rewards = groups["out"], groups["rewards"]
     adv = group_advantages(rewards, cfg.G, cfg.scale_std)
-    old_logp = sequence_logprobs(policy, out).detach()
-    ref_logp = sequence_logprobs(ref, out).detach()
+    with torch.no_grad():
+        old_logp = sequence_logprobs(policy, out)
+        ref_logp = sequence_logprobs(ref, out)
     keep = {}
 
     def closure():
-        policy.zero_grad()
+        opt.zero_grad()
         loss, keep["s"] = grpo_loss(sequence_logprobs(policy, out), old_logp, ref_logp, adv, out["mask"],
                                     cfg.clip_eps, cfg.beta)
         loss.backward()
