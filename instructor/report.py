@@ -19,9 +19,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy and torch
 
 from lab15_run import counted, piped
 from tests.labfile import ascii_line
-from tinylm import write_file
 
-from .records import results, tables
+from .records import files, results, tables
 from .records.classlist import some
 from .reporting import anonymous, figures, load
 
@@ -49,7 +48,7 @@ def _row(record: load.Record) -> list[str]:
     """Return a record's row; ids and points by hand stand in its results.json alone."""
     try:
         data = load.plain_file(record.folder / "results.json", load.LARGEST)
-        return results.row_of(json.loads(data.decode("utf-8")))
+        return [load.text(str(cell)) for cell in results.row_of(json.loads(data.decode("utf-8")))]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # only what was checked
         points = [f"{record.tasks[n].final:g}" for n in sorted(record.tasks)]
         row = [record.student, *points, f"{record.final:g}", record.submitted, record.late]
@@ -72,11 +71,6 @@ def arguments(args: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(args)
 
 
-def save(path: Path, content: str) -> None:
-    """Write a text file by way of a temporary name."""
-    write_file(path, lambda file: file.write(content.encode("utf-8")))
-
-
 def run(flags: argparse.Namespace) -> int:
     """Read, count, write; return the exit code."""
     from tqdm import tqdm
@@ -93,9 +87,9 @@ def run(flags: argparse.Namespace) -> int:
     label = dict(zip(students, students)) if flags.names else anonymous.labels(found.records)
     progress = functools.partial(tqdm, desc="similar files", ascii=True, disable=None, leave=False)
     context = figures.everything(found, label, progress, flags.names)
-    save(flags.out, page(context | {"names": flags.names}))
+    files.write(flags.out, page(context | {"names": flags.names}))
     if flags.scores:
-        save(flags.scores, merged(found.records))
+        files.write(flags.scores, merged(found.records))
         print(ascii_line(f"{counted(len(found.records), 'student')}: {flags.scores}", 300))
     first = context.get("lesson")
     if first:

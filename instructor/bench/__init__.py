@@ -1,7 +1,1 @@
-"""Measurements of the grader.
-
-To be read in this order:
-
-    grade    submissions an hour
-    foreign  what text of strangers costs it
-"""
+"""A measurement that instructor/README.md quotes."""

@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Collection
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -138,20 +139,17 @@ def checkpoint() -> bytes:
         return path.read_bytes()
 
 
-def zipped(files: dict[str, bytes], mode: int = 0o644, runnable: tuple[str, ...] = ()) -> bytes:
-    """Return a zip of the files, sorted, with fixed times: the same bytes for the same files.
+def zipped(files: dict[str, bytes], runnable: Collection[str] = ()) -> bytes:
+    """Return a zip of {name: content}, sorted, with fixed times: the same bytes for the same files.
 
-    Args:
-        files: {name: content}.
-        mode: rights of the files.
-        runnable: names of those that are programs.
+    Those that are named in `runnable` are programs.
     """
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, TIME)
             entry.create_system = 3  # Unix, wherever it was made
-            rights = 0o755 if name in runnable else mode
+            rights = 0o755 if name in runnable else 0o644
             entry.external_attr = (0o100000 | rights) << 16
             archive.writestr(entry, files[name], zipfile.ZIP_DEFLATED, 9)
     return out.getvalue()

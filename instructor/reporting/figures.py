@@ -3,7 +3,6 @@
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from tests.labfile import TASKS
@@ -16,21 +15,15 @@ SLOWEST = 10  # students listed by name (or label) with their time
 MOST_PAIRS, MOST_NAMES = 30, 100
 
 
-@dataclass
-class Bar:
-    """One line of a chart: what it is, how many, and its length from 0 to 100."""
+def bars(counts: Sequence[tuple[str, int]], whole: int | None = None) -> list[dict]:
+    """Return the lines of a chart: what it is, how many, its length from 0 to 100, its share.
 
-    name: str
-    count: int
-    length: float
-    note: str = ""
-
-
-def bars(counts: Sequence[tuple[str, int]], whole: int | None = None) -> list[Bar]:
-    """Return the lines of a chart; the longest bar is the largest count, or whole."""
+    The longest bar is the largest count, or whole.
+    """
     top = whole or max([n for _, n in counts], default=0) or 1
     total = whole or sum(n for _, n in counts) or 1
-    return [Bar(name, n, round(100 * n / top, 1), f"{100 * n / total:.0f}%") for name, n in counts]
+    return [{"name": name, "count": n, "length": round(100 * n / top, 1),
+             "note": f"{100 * n / total:.0f}%"} for name, n in counts]
 
 
 def spread(values: Sequence[float]) -> dict[str, str]:
@@ -359,13 +352,4 @@ def everything(found: Found, label: Mapping[str, str], progress: Callable = iter
             "times": times(here, label), "similar": pairs(here, label, progress),
             "rows": rows(found.records, label),
         }
-    return plain(context)
-
-
-def plain(value: Any) -> Any:
-    """Return the same with dataclasses as dicts, so that it is data and nothing else."""
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [plain(v) for v in value]
-    return asdict(value) if isinstance(value, Bar) else value
+    return context

@@ -85,7 +85,7 @@ def recognized(files, folders=(), usernames=None):
     moodle = {n: m for n in (*files, *folders) if (m := MOODLE.fullmatch(n))}
     attempts = {n: m for n in files if (m := ATTEMPT.fullmatch(n))}
     users = _users({m["head"] for m in attempts.values()},
-                   {attempts[n]["head"]: u for n, u in (usernames or {}).items()})
+                   {attempts[n]["head"]: u for n, u in (usernames or {}).items() if n in attempts})
     found = {
         "moodle": {n: _moodle(m) for n, m in moodle.items()},
         "attempts": {n: _attempt(m, users) for n, m in attempts.items()},

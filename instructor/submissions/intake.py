@@ -85,30 +85,17 @@ class Found(NamedTuple):
     warnings: list[str] = []
 
 
-def find(source, unpacked=None):
-    """Return the submissions of a file, or of a folder of files and student folders.
+def survey(source, unpacked=None, ours=()):
+    """Return the Found of a file, or of a folder of files and student folders.
 
     Args:
         source: a .py file, a folder, or a course system's zip.
         unpacked: an empty folder, for what comes out of zips; without it none is opened.
-
-    Raises:
-        FileNotFoundError: there is nothing to grade.
-        ValueError: the zip is none.
-    """
-    return survey(source, unpacked).submissions
-
-
-def survey(source, unpacked=None, ours=()):
-    """Return the Found of a file or a folder; see find.
-
-    Args:
-        source: as in find.
-        unpacked: as in find.
         ours: paths of the instructor's own files, which are no submissions.
 
     Raises:
         FileNotFoundError: there is nothing to grade.
+        ValueError: the zip is none.
     """
     source, zips = Path(source), _Zips(unpacked)
     if source.suffix.lower() == ".zip" and source.is_file():

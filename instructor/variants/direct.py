@@ -42,13 +42,16 @@ def through(value: Any) -> Any:
 
 @contextlib.contextmanager
 def hooked() -> Iterator[None]:
-    """Let tinylm ask the stand-ins; it is as it was afterwards."""
+    """Let tinylm ask the stand-ins; it is as it was afterwards, and so is the name lab15_grpo."""
     sys.path.append(str(ROOT / "instructor" / "box"))
     own = {name: getattr(tinylm, name) for name in ("sample", "reward")}
+    lab = sys.modules.get("lab15_grpo")
     calls.hook(tinylm)
     try:
         yield
     finally:
+        if sys.modules.pop("lab15_grpo", None) and lab:
+            sys.modules["lab15_grpo"] = lab
         for name, function in own.items():
             setattr(tinylm, name, function)
         sys.path.remove(str(ROOT / "instructor" / "box"))
@@ -66,5 +69,6 @@ def verdict(text: str, task: int, course: judging.Course, folder: Path) -> tuple
     path = folder / "lab15_grpo.py"
     path.write_text(text, encoding="utf-8")
     module, cases = course.modules[task], course.cases[task]
-    verdicts = judging.run_cases(Direct(load_lab(path), task), module, cases)[0]
+    lab = sys.modules["lab15_grpo"] = load_lab(path)  # a file may import itself inside a function
+    verdicts = judging.run_cases(Direct(lab, task), module, cases)[0]
     return judging.scored(task, module, cases, verdicts)[:2]

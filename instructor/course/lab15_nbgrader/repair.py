@@ -197,17 +197,11 @@ def _keep(path: Path, folder: Path) -> None:
         (folder / name).write_bytes(data)
 
 
-def repair_one(course: Path, student: str, assignment: str = ASSIGNMENT) -> list[str]:
-    """Repair one student's submission; return what had to be done.
-
-    Args:
-        course: the course folder.
-        student: name of a folder in submitted/.
-        assignment: name of the assignment.
-    """
-    folder = course / "submitted" / student / assignment
-    book = folder / f"{assignment}.ipynb"
-    original = course / "release" / assignment / book.name
+def repair_one(course: Path, student: str) -> list[str]:
+    """Repair one student's submission, a folder in submitted/; return what had to be done."""
+    folder = course / "submitted" / student / ASSIGNMENT
+    book = folder / f"{ASSIGNMENT}.ipynb"
+    original = course / "release" / ASSIGNMENT / book.name
     released = nbformat.read(original, as_version=4)
     notes = []
     for path in sorted(folder.iterdir()):
@@ -232,14 +226,14 @@ def repair_one(course: Path, student: str, assignment: str = ASSIGNMENT) -> list
     return notes + more
 
 
-def repair_all(course: Path, assignment: str = ASSIGNMENT) -> dict[str, list[str]]:
+def repair_all(course: Path) -> dict[str, list[str]]:
     """Repair all submissions; return {student: what had to be done}."""
     done = {}
     for folder in sorted((course / "submitted").glob("*")):
         if folder.is_symlink() or not folder.is_dir() or folder.name.startswith("."):
             continue
-        (folder / assignment).mkdir(exist_ok=True)
-        if notes := repair_one(course, folder.name, assignment):
+        (folder / ASSIGNMENT).mkdir(exist_ok=True)
+        if notes := repair_one(course, folder.name):
             done[folder.name] = notes
     return done
 

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from instructor import grade
+from instructor.grading import judging
 from instructor.grading.sandbox import Clock, Limits, Maker, SandboxError
 
 from .command import FakeMaker, fake_judge
@@ -15,6 +16,12 @@ def fakes(monkeypatch):
     """Let the command run without sandboxes: everybody gets 10."""
     monkeypatch.setattr(grade, "Maker", FakeMaker)
     monkeypatch.setattr(grade, "judge", fake_judge)
+
+
+@pytest.fixture(scope="session")
+def course():
+    """Give the hidden tests with the numbers of one seed."""
+    return judging.Course("a seed for these tests")
 
 
 @pytest.fixture(scope="session")

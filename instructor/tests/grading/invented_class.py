@@ -161,15 +161,15 @@ MAKERS = {
 }
 
 
-def as_folder(folder: Path, files: dict[str, str]) -> Path:
-    """Write {path: text} as a folder."""
+def as_folder(folder: Path, files: dict[str, str] | dict[str, str | bytes]) -> Path:
+    """Write {path: text, or bytes} as a folder."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if name.endswith("/"):
             path.mkdir(exist_ok=True)
         else:
-            path.write_text(text, encoding="utf-8", newline="")
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return folder
 
 

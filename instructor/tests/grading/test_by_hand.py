@@ -7,7 +7,6 @@ import json
 import pytest
 
 from instructor import grade
-from instructor.grading import judging
 from instructor.records import lateness, overrides, roster, tables
 from instructor.submissions.exports import Ids
 from instructor.submissions.intake import Submission
@@ -16,12 +15,6 @@ from . import invented_class as invented
 from .command import run, table, totals
 
 HEAD = "student,task,points,change,reason\n"
-
-
-@pytest.fixture(scope="module")
-def course():
-    """Return the hidden tests, made once."""
-    return judging.Course("a seed")
 
 
 @pytest.fixture(autouse=True)

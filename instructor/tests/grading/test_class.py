@@ -110,7 +110,7 @@ def test_the_lab_file_is_graded_among_other_files(system, first, name, tmp_path)
 def test_of_two_uploads_the_newest_by_the_system_counts(order, tmp_path):
     files = {f"anaroe_11_{order[0]}_lab15_grpo.py": invented.work(1),
              f"anaroe_11_{order[1]}_lab15_grpo-1.py": invented.work(2)}
-    (sub,) = intake.find(invented.as_folder(tmp_path / "in", files))
+    (sub,) = intake.survey(invented.as_folder(tmp_path / "in", files)).submissions
     assert sub.read()[0].decode() == invented.work(2 if order[1] > order[0] else 1)
     assert "2 files could be the lab file" in sub.note
 
@@ -118,7 +118,7 @@ def test_of_two_uploads_the_newest_by_the_system_counts(order, tmp_path):
 def test_an_attempt_without_a_lab_file_does_not_hide_the_one_before(tmp_path):
     files = {"lab15_ana_attempt_2026-11-28-12-00-00_lab15_grpo.py": invented.work(1),
              "lab15_ana_attempt_2026-11-29-12-00-00_report.pdf": "%PDF"}
-    (sub,) = intake.find(invented.as_folder(tmp_path / "in", files))
+    (sub,) = intake.survey(invented.as_folder(tmp_path / "in", files)).submissions
     assert sub.submitted == "2026-11-28 12:00:00" and "newer ones hold no lab file" in sub.note
     assert sub.read()[0].decode() == invented.work(1) and sub.student == "ana"
 
@@ -161,13 +161,14 @@ def test_a_tree_like_nbgraders_among_others_gives_no_time(tmp_path):
 def test_a_class_zip_in_the_folder_is_the_class(tmp_path):
     (tmp_path / "in").mkdir()
     invented.as_zip(tmp_path / "in" / "Course-Lab15-77.zip", invented.in_form("moodle", CLASS))
-    assert len(intake.find(tmp_path / "in", tmp_path / "room")) == len(CLASS)
+    assert len(intake.survey(tmp_path / "in", tmp_path / "room").submissions) == len(CLASS)
 
 
 def test_a_students_zip_cannot_bring_in_other_students(tmp_path):
     folder = invented.as_folder(tmp_path / "in", {"bob/lab15_grpo.py": "b"})
     invented.as_zip(folder / "ann.zip", {"bob_11_12_lab15_grpo.py": "x", "cid_1_2_lab15.py": "y"})
-    assert {s.student for s in intake.find(folder, tmp_path / "room")} == {"ann", "bob"}
+    found = intake.survey(folder, tmp_path / "room")
+    assert {s.student for s in found.submissions} == {"ann", "bob"}
 
 
 FORGED = {

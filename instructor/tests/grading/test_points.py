@@ -19,12 +19,6 @@ from tests.messages import explain
 HIDDEN = {1: task1, 2: task2, 3: task3, 4: task4, 5: task5}
 
 
-@pytest.fixture(scope="module")
-def course():
-    """Give a course with a fixed seed."""
-    return judging.Course("a seed for these tests")
-
-
 def test_the_points_of_all_tasks_are_ten():
     assert sum(task.points for task in TASKS.values()) == 10
 

@@ -32,12 +32,6 @@ SLOW = "LAB15_SLOW" not in os.environ
 
 
 @pytest.fixture(scope="module")
-def course():
-    """Give a course with a fixed seed."""
-    return judging.Course("another seed for these tests")
-
-
-@pytest.fixture(scope="module")
 def sandbox(works):
     """Give an open Sandbox with short limits: one for all, the tasks of which share nothing."""
     maker = Maker(Limits(load=8, call=3, submission=25))
@@ -97,6 +91,12 @@ def without(old, new):
     return SOLUTION.replace(old, new)
 
 
+def in_task_2(line):
+    """Return the solution with a line before the first one of Task 2's body."""
+    first = "    groups = rewards.view(-1, G)"
+    return without(first, f"    {line}\n{first}")
+
+
 HELD_ELSEWHERE = """
 
 class Steps:
@@ -124,23 +124,9 @@ IN_TROUBLE = {  # name: (text, tasks that are lost, a word of the messages)
     "syntax_error": (without("torch.exp(d)", "torch.exp(d"), {3}, "SyntaxError"),
     "renamed": (without("def k3_kl(", "def k3("), {3}, "no such function"),
     "missing_4": (without("def grpo_loss(", "def loss("), {4}, "no such function"),
-    "loop": (
-        without(
-            "groups = rewards.view(-1, G)", "while True: pass\n    groups = rewards.view(-1, G)"
-        ),
-        {2},
-        "longer than",
-    ),
-    "crash": (
-        without("groups = rewards.view(-1, G)", "[][0]\n    groups = rewards.view(-1, G)"),
-        {2},
-        "IndexError",
-    ),
-    "exits": (
-        without("groups = rewards.view(-1, G)", "exit()\n    groups = rewards.view(-1, G)"),
-        {2},
-        "SystemExit",
-    ),
+    "loop": (in_task_2("while True: pass"), {2}, "longer than"),
+    "crash": (in_task_2("[][0]"), {2}, "IndexError"),
+    "exits": (in_task_2("exit()"), {2}, "SystemExit"),
     "bom": (b"\xef\xbb\xbf" + SOLUTION.encode(), set(), ""),
     "crlf": (SOLUTION.replace("\n", "\r\n"), set(), ""),
     "latin1": (SOLUTION.encode() + b"\n# caf\xe9\n", set(), "UTF-8"),
@@ -155,11 +141,7 @@ IN_TROUBLE = {  # name: (text, tasks that are lost, a word of the messages)
     "loop_in_c": (
         without("    out = sample(", "    sum(iter(int, 1))\n    out = sample("), {1}, "longer than"
     ),
-    "input_in_a_call": (
-        without("groups = rewards.view(-1, G)", "input()\n    groups = rewards.view(-1, G)"),
-        {2},
-        "EOFError",
-    ),
+    "input_in_a_call": (in_task_2("input()"), {2}, "EOFError"),
     "pyplot": ("import numpy as np\nimport matplotlib.pyplot as plt\nplt.figure()\n" + SOLUTION,
                set(), ""),
     "star": (re.sub(r"from tinylm import \(.*?\)", "from tinylm import *", SOLUTION, flags=re.S),
