@@ -15,6 +15,7 @@ import torch
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 from beyond import tiny
+from beyond.hf.schedule import factor
 from beyond.saving import checkpoints
 from beyond.tests.short_runs import KillAt, Killed, lines, long_run, trainer, weights
 
@@ -58,6 +59,7 @@ def test_the_last_smaller_batch_is_a_step_too(tmp_path):
     assert made.done == 2 and history[-1]["step"] == 2
     assert len(lines(tmp_path, "completions")) == 5 * 8
     assert not torch.equal(weights(made), before)
+    assert all(p.grad is None for p in made.policy.parameters())
 
 
 def test_your_whole_grpo_step_and_the_loop_here_do_the_same(tmp_path):
@@ -67,6 +69,31 @@ def test_your_whole_grpo_step_and_the_loop_here_do_the_same(tmp_path):
         made.train(tiny.rows(6))
         ends.append(weights(made))
     torch.testing.assert_close(ends[0], ends[1], atol=1e-5, rtol=1e-4)
+
+
+def test_the_schedule_counts_optimizer_steps(tmp_path):
+    rates = [factor(i, 10, 2, "cosine") for i in range(10)]
+    assert rates[0] == 0.5 and rates[1] == rates[2] == 1.0 and rates[-1] < 0.05
+    made = trainer(tmp_path, gradient_accumulation_steps=4, prompts_per_step=1, inner_steps=1,
+                   warmup_steps=1, num_train_epochs=1, logging_steps=1, save_steps=0)
+    history = made.train(tiny.rows(16))
+    assert len(history) == 4 == made.schedule.total and history[0]["learning_rate"] > 0
+
+
+def test_every_epoch_has_its_order_and_a_log_is_the_mean_of_its_window(tmp_path):
+    seen = []
+
+    class Watch:
+        def on_rollout(self, trainer, rows, responses, rewards):
+            seen.append(([row["prompt"] for row in rows], float(rewards.mean())))
+
+    made = trainer(tmp_path, [Watch()], prompts_per_step=2, inner_steps=1, save_steps=0)
+    made.eval_rows = tiny.rows(4)
+    history = made.train(tiny.rows(8))
+    assert "eval/accuracy" in history[-1]
+    orders = [sum((s[0] for s in seen[i : i + 4]), []) for i in (0, 4)]
+    assert orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1])
+    assert history[0]["reward"] == pytest.approx((seen[0][1] + seen[1][1]) / 2)
 
 
 # ---------------------------------------------------------------- resume
