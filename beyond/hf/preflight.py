@@ -74,8 +74,8 @@ def own_file(text: str, what: str) -> Path:
         ValueError: there is no such file, or no function is named.
     """
     path, _, name = text.rpartition(":")
-    if Path(text).is_file():
-        raise ValueError(f"{what} {text!r} is a file; give the function as well: {text}:NAME")
+    if Path(alone := text.removesuffix(":")).is_file():
+        raise ValueError(f"{what} {text!r} is a file; give the function as well: {alone}:NAME")
     if not path or not name or not Path(path).is_file():
         raise ValueError(f"{what} {text!r}: there is no file {path or text}; give file.py:function")
     return Path(path)
