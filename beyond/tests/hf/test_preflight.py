@@ -137,7 +137,7 @@ def test_sft_refuses_every_setting_of_grpo_by_name_wherever_it_stands(tmp_path, 
 
 def test_every_setting_is_read_by_sft_or_refused():
     text = (TOP / "beyond" / "hf" / "supervised.py").read_text(encoding="utf-8")
-    for module in ("schedule", "policy", "batches"):
+    for module in ("schedule", "policy", "batches", "training"):
         text += (TOP / "beyond" / "hf" / f"{module}.py").read_text(encoding="utf-8")
     text += (TOP / "beyond" / "saving" / "logs.py").read_text(encoding="utf-8")
     unread = [name for name in vars(GRPOConfig()) if f"cfg.{name}" not in text]
