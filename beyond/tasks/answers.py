@@ -88,7 +88,6 @@ from beyond.tasks.reader import (
     in_base,
     notation,
     read,
-    tokens_of,
 )
 from beyond.tasks.words import BREAKS
 
@@ -144,12 +143,6 @@ def boxes(text: str) -> tuple[list[tuple[int, int, int]], int]:
             stack.append((match.start(), match.end()))
     opened = [top[0] for top in stack if top is not None]
     return sorted(found), opened[-1] if opened else -1
-
-
-def boxed(text: str) -> str | None:
-    r"""Return what is in the last \boxed{...} that is closed, or None."""
-    found = boxes(text)[0]
-    return text[found[-1][1]:found[-1][2]] if found else None
 
 
 def _box_statement(text: str, found: list[tuple[int, int, int]]) -> str:
@@ -563,11 +556,3 @@ def score_of(said: str | None, value: Value | None, reference: Value, ask: Ask) 
         return 0.0 if not said or denies(said) or not holds_number(said) else None
     same = equal(reference, value, ask)
     return None if same is None else float(same)
-
-
-__all__ = [
-    "Choice", "Formula", "Number", "Ratio", "Several", "Value", "as_reference", "bare", "boxed",
-    "canonical", "clean_number", "denies", "equal", "extract_answer", "find", "holds_number",
-    "is_missing", "notation", "read", "said_by", "score", "score_of", "shown", "stated",
-    "tokens_of", "without_thinking",
-]
