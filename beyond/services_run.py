@@ -50,9 +50,7 @@ PROGRAM = "services_run"
 
 def arguments(args: list[str] | None) -> argparse.Namespace:
     """Return the parsed flags."""
-    parser = Parser(
-        prog="python -m beyond.services_run", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(prog="python -m beyond.services_run", description=__doc__)
     parser.add_argument("--lab", metavar="FILE", help="your lab file (the solutions')")
     parser.add_argument("--model", metavar="FOLDER",
                         help="a HuggingFace model, or an adapter (TinyLM after SFT)")
@@ -70,7 +68,7 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
                         "the settings of its run.yaml where no others are given")
     add_arguments(parser)
     flags = parser.parse_args(args)
-    flags.command = record.command_of("beyond.services_run", sys.argv[1:] if args is None else args)
+    flags.command = record.command_of("beyond.services_run", args)
     flags.rows, flags.threads = None, None
     return flags
 
@@ -81,9 +79,7 @@ def config_of(flags: argparse.Namespace) -> ServicesConfig:
     Raises:
         OSError, ValueError: what is wrong, in one line.
     """
-    own = Path(flags.out) / record.NAME
-    if flags.resume and not flags.config and record.read(own.parent)[1].get("program") == PROGRAM:
-        flags.config = str(own)
+    record.take_up(flags, flags.out, (PROGRAM,))
     file_flags(flags, PROGRAM, lab=str(default_path()))
     for name in ("data", "eval_data", "max_samples"):
         if getattr(flags, name) is not None and not flags.model:

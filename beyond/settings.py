@@ -8,6 +8,7 @@ then flags: the later ones win. Flags may be spelled in HF's way: --learning_rat
 import argparse
 import dataclasses
 import difflib
+import importlib.util
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import field, fields
@@ -99,6 +100,12 @@ def check(config: Any, name: str = "") -> None:
             raise ValueError(f"{name}{spec.name} = {value!r} is not allowed; give {allowed}")
 
 
+def needs(package: str, setting: str) -> None:
+    """Raise a ValueError if a package that a setting needs is not installed."""
+    if importlib.util.find_spec(package) is None:
+        raise ValueError(f"{setting} needs {package}: pip install {package}, or switch it off")
+
+
 def parsed(spec: dataclasses.Field, value: Any) -> Any:
     """Return a field's value from text; anything else as it is.
 
@@ -147,7 +154,9 @@ class Parser(argparse.ArgumentParser):
         self.known: dict[str, argparse.Action] = {}
         self.also: dict[str, str] = {}
         self.instead: dict[str, str] = {}
-        super().__init__(*args, **({"allow_abbrev": False} | kwargs))
+        usual: dict[str, Any] = {"allow_abbrev": False,
+                                 "formatter_class": argparse.RawDescriptionHelpFormatter}
+        super().__init__(*args, **(usual | kwargs))
 
     def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
         """Add an argument as argparse does, and remember its spellings."""

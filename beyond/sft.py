@@ -32,9 +32,7 @@ def __getattr__(name: str) -> Any:
 
 def arguments(args: list[str] | None) -> argparse.Namespace:
     """Return the parsed flags."""
-    parser = Parser(
-        prog="python -m beyond.sft", description=__doc__, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m beyond.sft", description=__doc__)
     parser.add_argument("--data", help="JSONL or parquet with prompt and answer")
     parser.add_argument("--model", metavar="FOLDER", help="model (SmolLM2-135M, fetched once)")
     parser.add_argument("--max-samples", type=int, help="at most so many rows")
@@ -45,7 +43,7 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
         if action.dest in GRPO_ONLY:
             action.help = argparse.SUPPRESS
     flags = parser.parse_args(args)
-    flags.command = record.command_of("beyond.sft", sys.argv[1:] if args is None else args)
+    flags.command = record.command_of("beyond.sft", args)
     return flags
 
 
@@ -74,10 +72,7 @@ def train(flags: argparse.Namespace) -> int:
         OSError, ValueError, FloatingPointError, MemoryError: what is wrong, in one line.
     """
     begun = time.perf_counter()
-    own = Path(flags.output_dir or OUT) / record.NAME
-    if flags.resume and not flags.config and record.read(own.parent)[1].get("program") in (
-            "train_hf", "sft"):
-        flags.config = str(own)
+    record.take_up(flags, flags.output_dir or OUT, ("train_hf", "sft"))
     file_flags(flags, "sft")
     cfg = from_flags(flags, put_sft, output_dir=OUT, prompts_per_step=16)
     if not flags.data:

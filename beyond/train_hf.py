@@ -43,9 +43,7 @@ COMPARING = ("exact", "numeric")  # rewards that score nothing without an answer
 
 def arguments(args: list[str] | None) -> argparse.Namespace:
     """Return the parsed flags; those that a file may have are None until fill_in."""
-    parser = Parser(
-        prog="python -m beyond.train_hf", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(prog="python -m beyond.train_hf", description=__doc__)
     parser.add_argument("--lab", metavar="FILE", help="your lab file (the solutions')")
     parser.add_argument("--model", metavar="FOLDER", help="model (SmolLM2-135M, fetched once)")
     parser.add_argument("--data", metavar="X", help="sums (the default), gsm8k[:FILE], gsm8k_mock, "
@@ -59,7 +57,7 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
                         "the settings of its run.yaml where no others are given")
     add_arguments(parser)
     flags = parser.parse_args(args)
-    flags.command = record.command_of("beyond.train_hf", sys.argv[1:] if args is None else args)
+    flags.command = record.command_of("beyond.train_hf", args)
     flags.filled, flags.rows = False, None
     return flags
 
@@ -72,11 +70,8 @@ def fill_in(flags: argparse.Namespace) -> None:
     """
     if flags.filled:
         return
-    if flags.resume and not flags.config:
-        usual = GRPOConfig.output_dir if flags.data not in (None, "sums") else SUMS["output_dir"]
-        own = Path(str(flags.output_dir or usual)) / record.NAME
-        if record.read(own.parent)[1].get("program") in ("train_hf", "sft"):
-            flags.config = str(own)
+    usual = GRPOConfig.output_dir if flags.data not in (None, "sums") else SUMS["output_dir"]
+    record.take_up(flags, str(flags.output_dir or usual), ("train_hf", "sft"))
     file_flags(flags, "train_hf", data="sums", reward="exact", threads=0)
     flags.filled = True
 

@@ -44,6 +44,20 @@ def side(name: str, command: list[str], threads: int = 1, **variables: str) -> d
     return json.loads(lines[-1].removeprefix("RESULT "))
 
 
+def show(measure: Callable[[], dict[str, Any]], table: Callable[[dict[str, Any]], str],
+         path: Path | None) -> int:
+    """Measure, print a table, keep the results if a path is given; return the exit code."""
+    try:
+        results = measure()
+    except (OSError, RuntimeError) as error:
+        print(error)
+        return 1
+    print(table(results))
+    if path:
+        save(path, results)
+    return 0
+
+
 def save(path: Path, results: dict[str, Any]) -> None:
     """Write results as JSON, whole or not at all."""
     data = json.dumps(results, indent=1).encode() + b"\n"

@@ -231,17 +231,9 @@ def main(args: list[str] | None = None) -> int:
     if not flags.python_theirs and flags.sides != "ours":
         print("trl and forge-rl need --python-theirs; or give --sides ours")
         return 2
-    try:
-        results = all_sides(flags, asked)
-    except (OSError, RuntimeError) as error:
-        print(error)
-        return 1
-    print(table(results))
-    if flags.save:
-        from beyond.bench import common
+    from beyond.bench import common
 
-        common.save(flags.save, results)
-    return 0
+    return common.show(lambda: all_sides(flags, asked), table, flags.save)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from beyond.bench.common import save, side
+from beyond.bench.common import show, side
 from lab15_run import about, piped
 
 SIDES = ((1, "ddp"), (2, "ddp"), (2, "fsdp"))
@@ -131,15 +131,7 @@ def main(args: list[str] | None = None) -> int:
     flags = parser.parse_args(asked)
     if flags.how:
         return one_process(flags)
-    try:
-        results = all_sides(flags, asked)
-    except (OSError, RuntimeError) as error:
-        print(error)
-        return 1
-    print(table(results))
-    if flags.save:
-        save(flags.save, results)
-    return 0
+    return show(lambda: all_sides(flags, asked), table, flags.save)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 To be read in this order:
 
+    training    what all trainers share: folder, record and checkpoints of a run
     trainer     GRPOTrainer: the loop, from a batch of prompts to the update
     preflight   what can be checked before torch is imported and a model is loaded
     backend     the seven names of tinylm for a HuggingFace model

@@ -4,26 +4,19 @@ A mistyped flag, folder or name is answered at once, and not after minutes of lo
 """
 
 import difflib
-import importlib.util
 import os
 import re
 from pathlib import Path
 
 from beyond.config import GRPOConfig
 from beyond.losses import names
-from beyond.settings import nearest
+from beyond.settings import nearest, needs
 from beyond.tasks.reward_limit import in_thread
 
 HUB = r"[\w.-]+(/[\w.-]+)?"
 PATIENCE = 5.0  # seconds in which a hub must answer
 ADVICE = ("Give a folder made by save_pretrained, such as runs/hf/final. Without network: "
           "python -m beyond.smollm says how to bring a model")
-
-
-def needs(package: str, setting: str, module: str = "") -> None:
-    """Raise a ValueError if a package that a setting needs is not installed."""
-    if importlib.util.find_spec(module or package) is None:
-        raise ValueError(f"{setting} needs {package}: pip install {package}, or switch it off")
 
 
 def packages(cfg: GRPOConfig) -> None:
@@ -81,8 +74,8 @@ def own_file(text: str, what: str) -> Path:
         ValueError: there is no such file, or no function is named.
     """
     path, _, name = text.rpartition(":")
-    if Path(text).is_file():
-        raise ValueError(f"{what} {text!r} is a file; give the function as well: {text}:NAME")
+    if Path(alone := text.removesuffix(":")).is_file():
+        raise ValueError(f"{what} {text!r} is a file; give the function as well: {alone}:NAME")
     if not path or not name or not Path(path).is_file():
         raise ValueError(f"{what} {text!r}: there is no file {path or text}; give file.py:function")
     return Path(path)

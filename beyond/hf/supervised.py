@@ -13,6 +13,7 @@ from beyond.hf.batches import next_rows
 from beyond.hf.metrics import mean_of
 from beyond.hf.policy import advice_when_memory_is_out
 from beyond.hf.schedule import Schedule
+from beyond.hf.training import Training
 from beyond.parallel.ranks import World
 from beyond.saving import checkpoints, record
 from beyond.saving.checkpoints import seed_everything
@@ -45,7 +46,7 @@ def demonstrations(policy: backend.Policy, rows: list[dict]) -> dict:
     }
 
 
-class SFTTrainer:
+class SFTTrainer(Training):
     """Train a Policy on rows with prompt and reference.
 
     Args:
@@ -53,13 +54,11 @@ class SFTTrainer:
         cfg: a GRPOConfig; prompts_per_step rows make a batch, micro_batch of them at a time.
     """
 
+    program = "hf.supervised"
+
     def __init__(self, policy: backend.Policy, cfg: GRPOConfig):
-        self.policy, self.cfg, self.done, self.total = policy, cfg, 0, 0
-        # What a command adds to run.yaml: settings of its own, files, and how it was started.
-        self.about: dict[str, Any] = {"settings": {}, "files": {}, "run": {}}
-        self.kept_at: int | None = None  # the step of the newest checkpoint
-        self.facts: dict[str, Any] = {}  # files and rows, as in run.yaml
-        self.window: list[dict[str, float]] = []  # metrics since the last log
+        super().__init__(policy, cfg, World())
+        self.total = 0
         trained = [p for p in policy.parameters() if p.requires_grad]
         self.opt = torch.optim.AdamW(trained, cfg.learning_rate, weight_decay=cfg.weight_decay)
         self.schedule = Schedule(cfg, self.opt)
@@ -131,22 +130,13 @@ class SFTTrainer:
                 print(self.report(time.perf_counter() - begun))
         return history
 
-    def found_now(self, rows: list[dict]) -> dict[str, Any]:
-        """Return what a resume compares: the files of this run by hash, and its rows."""
-        files = dict(self.about["files"])
-        model = getattr(getattr(self.policy.model, "config", None), "_name_or_path", "")
-        files |= {"model": model} if model and Path(model).is_dir() else {}
-        return {"files": {k: record.of_file(v) for k, v in files.items()},
-                "rows": record.rows_of(rows)}
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that sft reads, by name."""
+        return {k: v for k, v in vars(self.cfg).items() if k not in GRPO_ONLY}
 
-    def begin(self) -> None:
-        """Make the run's folder and write run.yaml, with the settings that sft reads."""
-        settings = {k: v for k, v in vars(self.cfg).items() if k not in GRPO_ONLY}
-        settings |= {"output_dir": str(self.folder.path)}
-        run = record.about_run(**({"program": "hf.supervised", "command": "in Python"}
-                                  | self.about["run"]))
-        run |= self.facts | ({} if self.folder.fresh else {"resumed_at": self.done})
-        self.folder.begin(self.about["settings"] | settings, run)
+    def shown(self, path: str) -> str:
+        """Return how a message names a folder of the run: without output_dir."""
+        return Path(path).name
 
     def train_in_folder(self, rows: list[dict]) -> list[dict[str, float]]:
         """Make the steps that are left; save final/ if one was made; return the log."""
@@ -160,14 +150,6 @@ class SFTTrainer:
             if self.done > (0 if missing else start):
                 self.save("final", whole=False)
             log.close()
-
-    def report(self, seconds: float) -> str:
-        """Return the last line of the run.
-
-        Args:
-            seconds: how long it took.
-        """
-        return self.folder.last_line(counted(self.done, "step"), seconds)
 
     def answered(self, dataset) -> list[dict]:
         """Return the usable rows that have a reference; say what is left out, and what is cut."""
@@ -201,34 +183,12 @@ class SFTTrainer:
                     log.metrics(self.done, mean_of(self.window))
                     self.window = []
                 if last or (cfg.save_steps and self.done % cfg.save_steps == 0):
-                    self.save(f"checkpoint-{self.done}")
-                    self.kept_at = self.done
-                    checkpoints.prune(cfg.output_dir, cfg.save_total_limit)
+                    self.keep()
         except KeyboardInterrupt:
             kept = ("The model is in final/; a resume continues from the newest checkpoint."
                     if self.done > start else "There is nothing to keep.")
             print(f"Stopped by Ctrl-C after {self.done} of {total} steps. {kept}")
         return history
-
-    def save(self, name: str, whole: bool = True) -> None:
-        """Save a checkpoint (whole=False: the model only). A full disk is reported, not raised."""
-        settings = {k: v for k, v in vars(self.cfg).items() if k not in GRPO_ONLY}
-        more = {"model": self.policy.model, "opt": self.opt,
-                "state": {"step": self.done, "window": self.window, "settings": settings,
-                          "facts": self.facts},
-                "own": {"random": checkpoints.random_state()}} if whole else {}
-        same = Path(self.cfg.output_dir) / f"checkpoint-{self.done}"
-
-        def write(folder: Path) -> None:
-            if not whole and self.kept_at == self.done and (same / checkpoints.STATE).is_file():
-                checkpoints.link_model(same, folder)
-            else:
-                checkpoints.write_model(folder, self.policy)
-
-        try:
-            checkpoints.save(Path(self.cfg.output_dir) / name, World(), write, **more)
-        except OSError as error:
-            print(f"{name} was not saved: {error}. Earlier checkpoints are whole.")
 
     def load(self, rows: list[dict]) -> None:
         """Resume at the newest checkpoint, if there is one.
@@ -243,7 +203,7 @@ class SFTTrainer:
             return
         facts = checkpoints.load_state(kept[-1]).get("facts", {})
         record.check_resume(facts, self.facts, rows)
-        state = checkpoints.load(kept[-1], World(), self.policy.model, self.opt)
+        state = checkpoints.load(kept[-1], self.world, self.policy.model, self.opt)
         own = checkpoints.load_state(kept[-1], checkpoints.RANK.format(0))
         self.done, self.window = state["step"], state["window"]
         checkpoints.set_random_state(own["random"])

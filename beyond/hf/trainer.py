@@ -36,6 +36,7 @@ from beyond.hf.metrics import (
 )
 from beyond.hf.policy import advice_when_memory_is_out, policy_of, reference_of
 from beyond.hf.schedule import Schedule
+from beyond.hf.training import Training
 from beyond.hf.whole_step import LabStep
 from beyond.losses.names import described
 from beyond.losses.weights import entropy_bonus
@@ -50,7 +51,7 @@ from beyond.tasks.rewards import call, combined
 from lab15_run import counted
 
 
-class GRPOTrainer:
+class GRPOTrainer(Training):
     """Train a causal LM on prompts with a reward.
 
     Args:
@@ -72,6 +73,8 @@ class GRPOTrainer:
         ValueError: settings that do not go together.
     """
 
+    program = "hf.trainer"
+
     def __init__(
         self, model, tokenizer=None, reward_fn=backend.reward, config: GRPOConfig | None = None,
         lab=None, eval_dataset=None, callbacks=(), world: ranks.World | None = None,
@@ -82,15 +85,15 @@ class GRPOTrainer:
             raise ValueError(f"config must be beyond's GRPOConfig, not {type(config)}")
         self.lab = lab or load_student(default_path(), backend)
         given = config or GRPOConfig()
-        self.cfg = cfg = with_own(given, self.lab)
+        cfg = with_own(given, self.lab)
         self.by_name = [k for k, v in vars(given).items() if v is None and v != getattr(cfg, k)]
-        self.world = world or ranks.start(cfg.device, only_torchrun=True)
-        if self.world.many:
-            self.cfg = cfg = ranks.settings(cfg, self.world)
-        self.data = tensor.one_of(self.world, cfg.parallel)  # who shares the prompts
+        world = world or ranks.start(cfg.device, only_torchrun=True)
+        if world.many:
+            cfg = ranks.settings(cfg, world)
+        self.data = tensor.one_of(world, cfg.parallel)  # who shares the prompts
         own = isinstance(model, backend.Policy)
-        self.policy = model if own else policy_of(
-            model, tokenizer, cfg, peft_config)
+        super().__init__(
+            model if own else policy_of(model, tokenizer, cfg, peft_config), cfg, world)
         if self.world.many and cfg.parallel != "ddp" and hasattr(
                 self.policy.model, "disable_adapter"):
             raise ValueError(f"parallel = {cfg.parallel} does not go with adapters, which are "
@@ -108,23 +111,11 @@ class GRPOTrainer:
             fused=self.policy.device.type in ("cpu", "cuda"),
         )
         self.schedule = Schedule(cfg, self.opt)
-        self.done, self.tokens = 0, 0
+        self.tokens = 0
         self.batch: Any = None  # the samples in use, and how many steps were made on them
-        self.window: list[dict[str, float]] = []  # metrics since the last log
         self.place = {"epoch": 0, "row": 0}
         self.collapsed = CollapseWatch()
-        # What a command adds to run.yaml: settings of its own, files, and how it was started.
-        self.about: dict[str, Any] = {"settings": {}, "files": {}, "run": {}}
-        self.facts: dict[str, Any] = {}  # files and rows, as in run.yaml
-        self.folder: Any = None  # a RunFolder while it trains
-        self.kept_at: int | None = None  # the step of the newest checkpoint
         self.whole = LabStep(self) if cfg.step == "lab" else None
-
-    def tell(self, event: str, **what: Any) -> None:
-        """Call a method of every callback that has it."""
-        for callback in self.callbacks:
-            if method := getattr(callback, event, None):
-                method(self, **what)
 
     def score(self, out: dict, entropies: bool = False):
         """Return batches.scored(policy, ...), with gradients that all ranks will share."""
@@ -289,41 +280,23 @@ class GRPOTrainer:
                 self.load(resume, rows)
                 if self.done >= total:
                     self.say(f"all steps are made ({total}); raise max_steps or num_train_epochs")
-            self.on_main(self.begin)
+            self.on_main(lambda: self.begin(
+                processes=self.world.size, loss=described(self.cfg.loss, self.cfg),
+                by_name=self.by_name))
             self.train_in_folder(rows, total)
             if folder is None and self.world.main and self.folder.kept:
                 self.say(self.report(time.perf_counter() - begun))
         return self.history
 
-    def on_main(self, do) -> None:
-        """Do something on rank 0; if it fails, all ranks raise."""
-        ranks.agree(self.world, lambda: do() if self.world.main else None)
-
-    def found_now(self, rows: list[dict]) -> dict[str, Any]:
-        """Return what a resume compares: the files of this run by hash, and its rows."""
+    def files(self) -> dict[str, Any]:
+        """Return the files that the run is made of: the lab's, those of Training, own functions."""
         files = {"lab": self.lab.__file__} if hasattr(self.lab, "__file__") else {}
-        files |= self.about.get("files", {})
-        model = getattr(getattr(self.policy.model, "config", None), "_name_or_path", "")
-        files |= {"model": model} if model and Path(model).is_dir() else {}
+        files |= super().files()
         if ":" in self.cfg.loss:
             files["loss"] = self.cfg.loss.rpartition(":")[0]
         if "reward" not in files and (source := record.source_of(self.reward_fn)):
             files["reward"] = source
-        return {"files": {k: record.of_file(v) for k, v in files.items()},
-                "rows": record.rows_of(rows)}
-
-    def begin(self) -> None:
-        """Make the run's folder and write run.yaml."""
-        settings = self.about["settings"] | vars(self.cfg)
-        settings["output_dir"] = str(self.folder.path)
-        run = record.about_run(**({"program": "hf.trainer", "command": "in Python"}
-                                  | self.about["run"]))
-        run |= {"files": self.facts["files"]}
-        run |= {"rows": self.facts["rows"], "processes": self.world.size,
-                "loss": described(self.cfg.loss, self.cfg), "by_name": self.by_name}
-        if not self.folder.fresh:
-            run["resumed_at"] = self.done
-        self.folder.begin(settings, run)
+        return files
 
     def train_in_folder(self, rows: list[dict], total: int) -> None:
         """Make the steps that are left; log, and save final/ if a step was made."""
@@ -362,19 +335,6 @@ class GRPOTrainer:
             return ": there is nothing to keep." if not kept else f"; {kept[-1].name} is as it was."
         place = kept[-1].name if kept else "the start"
         return f". final/ has the model; a resume continues from {place}."
-
-    def report(self, seconds: float) -> str:
-        """Return the last line of the run.
-
-        Args:
-            seconds: how long it took.
-        """
-        return self.folder.last_line(counted(self.done, "step"), seconds)
-
-    def say(self, text: str) -> None:
-        """Print, on one rank."""
-        if self.world.main:
-            print(text)
 
     def run(self, rows: list[dict], total: int) -> bool:
         """Make all optimizer steps that are left; return whether Ctrl-C has ended it before."""
@@ -497,45 +457,14 @@ class GRPOTrainer:
 
     # ---------------------------------------------------------------- saving
 
-    def save(self, name: str, whole: bool = True) -> None:
-        """Save a checkpoint (whole=False: the model only). A full disk is reported, not raised."""
-        path = f"{self.cfg.output_dir}/{name}"
-        more: dict[str, Any] = {}
-        if whole:
-            more = {"model": self.policy.model, "opt": self.opt, "own": {
-                "random": checkpoints.random_state(), "batch": checkpoints.plain(self.batch),
-            }, "state": {
-                "settings": vars(self.cfg).copy(), "step": self.done, "place": self.place,
-                "window": self.window, "tokens": self.tokens, "batches": self.data.size,
-                "facts": self.facts,
-            }}
-        try:
-            checkpoints.save(path, self.world, self.write_model, **more)
-            self.tell("on_save", path=path)
-        except OSError as error:
-            self.say(f"{path} was not saved: {error}. Earlier checkpoints are whole.")
+    def state(self) -> dict[str, Any]:
+        """Return what all ranks share, for a checkpoint."""
+        return super().state() | {
+            "place": self.place, "tokens": self.tokens, "batches": self.data.size}
 
-    def write_model(self, folder: Path) -> None:
-        """Write model and tokenizer to a folder; every rank must call it."""
-        same = Path(self.cfg.output_dir) / f"checkpoint-{self.done}"
-        there = self.kept_at == self.done and (same / checkpoints.STATE).is_file()
-        if ranks.gather(self.world, there)[0]:  # rank 0's view: others may see it later
-            if self.world.main:
-                checkpoints.link_model(same, folder)
-            return
-        in_parts = self.world.many and self.cfg.parallel != "ddp"
-        weights = ranks.weights(self.policy.model) if in_parts else None
-        if self.world.main:
-            checkpoints.write_model(folder, self.policy, weights)
-
-    def keep(self) -> None:
-        """Write a checkpoint of this step, and remove the oldest if there are too many."""
-        if self.kept_at == self.done:
-            return
-        self.save(f"checkpoint-{self.done}")
-        self.kept_at = self.done
-        if self.world.main:
-            checkpoints.prune(self.cfg.output_dir, self.cfg.save_total_limit)
+    def own(self) -> dict[str, Any]:
+        """Return what this rank has, for a checkpoint: samples in use, too."""
+        return super().own() | {"batch": checkpoints.plain(self.batch)}
 
     def load(self, resume: str | bool, rows: list[dict] | None = None) -> None:
         """Go back to where a checkpoint was written.

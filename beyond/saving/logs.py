@@ -5,7 +5,7 @@ and meanings), completions.jsonl (a line a response: text, token ids, reward, ad
 asked for, tensorboard/ (event files).
 """
 
-import importlib.util
+import importlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,16 +14,11 @@ from typing import Any
 from tqdm import tqdm
 
 from beyond.saving.checkpoints import found
+from beyond.settings import needs
 from tinylm import write_file
 
 Metrics = dict[str, float]
 SHOWN = ("reward", "loss", "kl", "entropy", "frac_reward_zero_std", "eval/accuracy")
-
-
-def needs(package: str, setting: str) -> None:
-    """Raise a ValueError if a package that a setting needs is not installed."""
-    if importlib.util.find_spec(package) is None:
-        raise ValueError(f"{setting} needs {package}: pip install {package}, or switch it off")
 
 
 def put_aside(folder: Path, paths: Iterable[Path], what: str) -> None:

@@ -11,14 +11,16 @@
 Paths are absolute, so that the file can be given back from any folder.
 """
 
+import argparse
 import functools
 import hashlib
 import importlib.metadata
 import inspect
 import platform
 import shlex
+import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +124,21 @@ def about_run(program: str, command: str, files: Mapping[str, str | Path] | None
     }
 
 
-def command_of(module: str, args: Iterable[str]) -> str:
-    """Return what was typed, as a line for a shell."""
-    return f"python -m {module} {shlex.join(args)}".rstrip()
+def command_of(module: str, args: Iterable[str] | None) -> str:
+    """Return what was typed, as a line for a shell; None: the process's own arguments."""
+    return f"python -m {module} {shlex.join(sys.argv[1:] if args is None else args)}".rstrip()
+
+
+def take_up(flags: argparse.Namespace, folder: str | Path, programs: Container[str]) -> None:
+    """Let a run that is resumed without --config take its settings from its own run.yaml.
+
+    Args:
+        flags: parsed; config is changed in place.
+        folder: of the run.
+        programs: whose records can be given back here.
+    """
+    if flags.resume and not flags.config and read(folder)[1].get("program") in programs:
+        flags.config = str(Path(folder) / NAME)
 
 
 def text_of(settings: Mapping[str, Any], run: Mapping[str, Any]) -> bytes:

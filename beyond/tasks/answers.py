@@ -74,10 +74,10 @@ from fractions import Fraction
 from typing import Any
 
 from beyond.tasks.reader import (
-    IN_BASE,
     LONGEST,
     Choice,
     Formula,
+    InBase,
     Number,
     Ratio,
     Several,
@@ -85,9 +85,9 @@ from beyond.tasks.reader import (
     bare,
     denies,
     holds_number,
+    in_base,
     notation,
     read,
-    tokens_of,
 )
 from beyond.tasks.words import BREAKS
 
@@ -143,12 +143,6 @@ def boxes(text: str) -> tuple[list[tuple[int, int, int]], int]:
             stack.append((match.start(), match.end()))
     opened = [top[0] for top in stack if top is not None]
     return sorted(found), opened[-1] if opened else -1
-
-
-def boxed(text: str) -> str | None:
-    r"""Return what is in the last \boxed{...} that is closed, or None."""
-    found = boxes(text)[0]
-    return text[found[-1][1]:found[-1][2]] if found else None
 
 
 def _box_statement(text: str, found: list[tuple[int, int, int]]) -> str:
@@ -236,8 +230,8 @@ def find(text: str) -> tuple[str | None, Value | None]:
     if shown is None:
         return None, None
     shown = _displays_on_one_line(shown[-CUT:])
-    shown = shown[:m.start()] if (m := _ENDS.search(shown[-200:])) and len(shown) <= 200 else (
-        shown[:len(shown) - 200 + m.start()] if m else shown)
+    if end := _ENDS.search(shown, max(0, len(shown) - 200)):
+        shown = shown[:end.start()]
     tags = list(_TAGS.finditer(shown))
     if tags and not tags[-1][1]:
         return None, None
@@ -398,6 +392,13 @@ def _close(x: Fraction, y: Fraction, a: Number, b: Number) -> bool:
     return False
 
 
+def said_by(choice: Value, other: Value) -> Value:
+    """Return what a choice says, to be compared with a value that is no choice; else the choice."""
+    if isinstance(choice, Choice) and choice.value and not isinstance(other, Choice):
+        return choice.value
+    return choice
+
+
 def equal(a: Value, b: Value, ask: Ask) -> bool | None:
     """Return whether two values are equal; None where math-verify cannot tell.
 
@@ -406,14 +407,17 @@ def equal(a: Value, b: Value, ask: Ask) -> bool | None:
         b: the answer.
         ask: compares two formulas.
     """
+    a, b = said_by(a, b), said_by(b, a)
+    if isinstance(a, Choice) and isinstance(b, Choice):
+        return _choices_equal(a, b, ask)
+    if isinstance(a, Choice) or isinstance(b, Choice):
+        return False
     if isinstance(a, Number) and isinstance(b, Number):
         return numbers_equal(a, b)
     if isinstance(a, Several) and isinstance(b, Several):
         return _several_equal(a, b, ask)
     if isinstance(a, Ratio) and isinstance(b, Ratio):
         return _ratios_equal(a, b)
-    if isinstance(a, Choice) or isinstance(b, Choice):
-        return _choices_equal(a, b, ask)
     if isinstance(a, Formula) or isinstance(b, Formula):
         return _formulas_equal(a, b, ask)
     return False
@@ -433,21 +437,11 @@ def _on_24_hours(time: Ratio) -> tuple[Fraction, ...]:
     return (hours % 12 + 12 * (time.half == "pm"), *rest)
 
 
-def said_by(choice: Value, other: Value) -> Value:
-    """Return what a choice says, to be compared with a value that is no choice; else the choice."""
-    if isinstance(choice, Choice) and choice.value and not isinstance(other, Choice):
-        return choice.value
-    return choice
-
-
-def _choices_equal(a: Value, b: Value, ask: Ask) -> bool | None:
-    """Return whether two values, one of them a choice at least, have the same letter and value."""
-    if isinstance(a, Choice) and isinstance(b, Choice):
-        if a.text != b.text or not a.value or not b.value:
-            return a.text == b.text
-        return equal(a.value, b.value, ask)
-    a, b = said_by(a, b), said_by(b, a)
-    return False if isinstance(a, Choice) or isinstance(b, Choice) else equal(a, b, ask)
+def _choices_equal(a: Choice, b: Choice, ask: Ask) -> bool | None:
+    """Return whether two choices have the same letter, and say the same where both say it."""
+    if a.text != b.text or not a.value or not b.value:
+        return a.text == b.text
+    return equal(a.value, b.value, ask)
 
 
 _LETTER = re.compile(r"[ }0-9][a-zA-Z]$")  # behind a formula: metres, or a factor m
@@ -464,34 +458,26 @@ def _formulas_equal(a: Value, b: Value, ask: Ask) -> bool | None:
         return None if units[0][0] == units[1][0] else False
     if any(units) and any(_LETTER.search(x.text) for x in (a, b)):
         return None
-    based = [IN_BASE.fullmatch(x.text) for x in (a, b)]
+    based = [in_base(x.text) for x in (a, b)]
     if any(based):
         return _in_bases(a, b, based)
     texts = [_latex(x) for x in (a, b)]
     return True if texts[0] == texts[1] else ask(*texts)
 
 
-def _in_bases(a: Value, b: Value, based: list[re.Match[str] | None]) -> bool | None:
+def _in_bases(a: Value, b: Value, based: list[InBase | None]) -> bool | None:
     """Return whether 1011_2 and another are equal; None if the other is 11, or 1011 without base.
 
     Either may be what a question asks for, or not.
     """
-    values: list[Fraction | None] = []
-    for value, match in zip((a, b), based):
-        if match is None:
-            values.append(value.value if isinstance(value, Number) else None)
-            continue
-        try:
-            values.append(Fraction(int(match[1] + match[2], int(match[3] or match[4]))))
-        except ValueError:  # x_1 is no number, nor is 9_8
-            return a.text == b.text or None
-    digits = {match[1] + match[2] if match else value.text
-              for value, match in zip((a, b), based)}
-    if None in values:
-        return None
+    (digits, x), (others, y) = (
+        found or (value.text, value.value if isinstance(value, Number) else None)
+        for value, found in zip((a, b), based))
+    if x is None or y is None:  # x_1 is no number, nor is 9_8
+        return a.text == b.text or None
     if all(based):
-        return values[0] == values[1]
-    return None if values[0] == values[1] or len(digits) == 1 else False
+        return x == y
+    return None if x == y or digits == others else False
 
 
 def _latex(value: Value) -> str:
@@ -570,11 +556,3 @@ def score_of(said: str | None, value: Value | None, reference: Value, ask: Ask) 
         return 0.0 if not said or denies(said) or not holds_number(said) else None
     same = equal(reference, value, ask)
     return None if same is None else float(same)
-
-
-__all__ = [
-    "Choice", "Formula", "Number", "Ratio", "Several", "Value", "as_reference", "bare", "boxed",
-    "canonical", "clean_number", "denies", "equal", "extract_answer", "find", "holds_number",
-    "is_missing", "notation", "read", "said_by", "score", "score_of", "shown", "stated",
-    "tokens_of", "without_thinking",
-]

@@ -882,9 +882,23 @@ _NO_RELATION = (r"\approx", r"\sim", r"\ne", r"\not", "!=", "--", r"\ldots", r"\
 # math-verify leaves these out, and what belongs to them: 5 \mod 7 would be 5.
 _LEFT_OUT = (r"\mod", r"\bmod", r"\pmod", r"\prime", r"\phantom", r"\hphantom", r"\vphantom",
              r"\vspace", r"\hspace", r"\vbox", r"\hbox", r"\smash")
-IN_BASE = re.compile(r"(-?)([0-9A-Za-z]{1,300})_(?:\{([0-9]{1,2})\}|([0-9]))")  # 1011_2
+_IN_BASE = re.compile(r"(-?[0-9A-Za-z]{1,300})_(?:\{([0-9]{1,2})\}|([0-9]))")  # 1011_2
 _NO_START = set("*/^_)]},.:=<>!'")
 _NO_END = set("+-*/^_([{,.:=<>'")
+
+
+InBase = tuple[str, Fraction | None]
+
+
+def in_base(text: str) -> InBase | None:
+    """Return (digits, value) of 1011_2; the value of what is no number, such as 9_8, is None."""
+    found = _IN_BASE.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        return found[1], Fraction(int(found[1], int(found[2] or found[3])))
+    except ValueError:
+        return found[1], None
 
 
 def is_formula(tokens: Sequence[Token]) -> bool:
@@ -894,7 +908,7 @@ def is_formula(tokens: Sequence[Token]) -> bool:
     if any(_is_prose(t) or t.text in _NO_RELATION or t.text in _LEFT_OUT for t in tokens):
         return False
     based = any(b.text == "_" and a.kind not in ("word", "command") for a, b in pairwise(tokens))
-    if based and not IN_BASE.fullmatch("".join(token.text for token in tokens)):
+    if based and in_base("".join(token.text for token in tokens)) is None:
         return False  # x+1_2, 5|_{x=1}: math-verify would read x+1, 5
     signs = _NO_FORMULA
     if not any(token.text == r"\begin" for token in tokens):

@@ -29,12 +29,6 @@ from beyond.tasks.answers import (
 from beyond.tasks.reward_calls import BaseReward, RewardOutput, Scores, call, each, name_of
 from lab15_run import counted
 
-__all__ = [
-    "BaseReward", "CompositeReward", "ExactMatchReward", "FormatReward", "LengthPenaltyReward",
-    "NumericReward", "ReasoningGymReward", "RewardOutput", "Scores", "ThinkTagReward", "call",
-    "combined", "name_of",
-]
-
 # ============================================================== references and responses
 
 

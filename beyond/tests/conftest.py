@@ -1,7 +1,9 @@
-"""What all of beyond's tests need: one thread, and a Ctrl-C that arrives."""
+"""What all of beyond's tests need: one thread, a Ctrl-C that arrives, a tiny model."""
 
 import os
 import signal
+
+import pytest
 
 from tests.runner import skips
 
@@ -14,3 +16,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config):
     """List at the end what was skipped."""
     skips.show_at_the_end(config)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """Return the folder of a tiny model; its name has a blank."""
+    from beyond import tiny
+
+    made = tmp_path_factory.mktemp("a model")
+    tiny.save(made)
+    return made

@@ -5,9 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
-TOP = Path(__file__).resolve().parents[2]
+from lab15_run import TOP
+
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]  # a free port
 
 

@@ -19,15 +19,15 @@ class Killed(Exception):
 
 
 class KillAt:
-    """Ends a training after a step, as a crash would."""
+    """Ends a training after a step, as a crash would, or as Ctrl-C (KeyboardInterrupt)."""
 
-    def __init__(self, step):
-        self.step = step
+    def __init__(self, step, error=Killed):
+        self.step, self.error = step, error
 
     def on_step_end(self, trainer, step):
         """Raise at the step."""
         if step >= self.step:
-            raise Killed
+            raise self.error
 
 
 def trainer(out, callbacks=(), **changes):
@@ -63,3 +63,16 @@ def sft_trainer(out, **changes):
                 "prompts_per_step": 4, "save_steps": 0, "max_new_tokens": 5}
     cfg = GRPOConfig(**(settings | changes))
     return sft.SFTTrainer(backend.Policy(tiny.model(), tiny.tokenizer(), 5), cfg)
+
+
+def fail_after(made, steps, error):
+    """Let an SFTTrainer's update raise an error once it has made so many steps."""
+    update = made.update
+
+    def fails(rows):
+        if made.done == steps:
+            raise error
+        return update(rows)
+
+    made.update = fails
+    return made

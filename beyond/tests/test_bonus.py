@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,10 +13,9 @@ from beyond.tests.bonus import mistakes
 from beyond.tests.bonus.exercises import EXERCISES, KEYS, Checks, Probe
 from beyond.tests.bonus.probes import CHECKS
 from beyond.tests.inputs import case, value_and_gradient
+from lab15_run import TOP
 from tests.messages import explain
 from tests.mistakes.search import outcome
-
-TOP = Path(__file__).resolve().parents[2]
 
 
 def pytest_says(*arguments):

@@ -24,12 +24,12 @@ from beyond.hf import backend
 from beyond.losses import names
 from beyond.settings import default_path
 from beyond.student.plugins import load_student
+from lab15_run import TOP
 
 logging.set_verbosity_error()
 EPS, BETA, HEAT, ROWS, T = 0.1, 0.3, 0.7, 8, 6
 # float32 on both sides: the error is measured in units of the largest entry of the gradient.
 CLOSE = 1e-6
-TOP = Path(__file__).resolve().parents[3]
 CLIPS = [f"clip_ratio/{n}" for n in ("low_mean", "low_min", "high_mean", "high_max", "region_mean")]
 PLAIN = {"loss_type": "grpo", "use_bias_correction_kl": False}
 

@@ -4,7 +4,6 @@ verl is not needed: what its function returned is in data/goldens/verl.json.
 """
 
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,9 +15,9 @@ from beyond.losses.pieces import real_tokens, response_mean
 from beyond.tests.golden_map import nonempty, tensor, verl_kl
 from beyond.tests.golden_run import load
 from beyond.tests.inputs import case
+from lab15_run import TOP
 from tests.labfile import load_lab
 
-TOP = Path(__file__).resolve().parents[3]
 CLAMP = {"log_ratio_clip": 20.0}
 # what stands before the slash of a record's name -> our loss, with what verl sets inside
 OURS = {

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,21 +13,13 @@ from beyond import plot, sft, smollm, smollm_run, tiny, train_hf
 from beyond.hf import backend
 from beyond.saving import checkpoints
 from beyond.tasks import data
-from beyond.tests.short_runs import lines, sft_trainer
-from beyond.tests.solution import SOLUTION, needs_solution
-
-TOP = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("a model")
-    tiny.save(made)
-    return made
+from beyond.tests.short_runs import Killed, fail_after, lines, sft_trainer
+from beyond.tests.solution import SOLUTION, needs_solution, with_text
+from lab15_run import TOP
 
 
-def train(folder, out, *more):
-    return train_hf.main(["--model", str(folder), "--output-dir", str(out), "--max-steps", "2",
+def train(model, out, *more):
+    return train_hf.main(["--model", str(model), "--output-dir", str(out), "--max-steps", "2",
                           "--eval-samples", "4", "--group-size", "2", *more])
 
 
@@ -36,11 +27,11 @@ def train(folder, out, *more):
 
 
 @needs_solution
-def test_a_finished_file_trains_unedited(folder, tmp_path, capsys):
+def test_a_finished_file_trains_unedited(model, tmp_path, capsys):
     mine = tmp_path / "my lab.py"
     text = SOLUTION.read_text(encoding="utf-8")
     mine.write_text(text, encoding="utf-8")
-    assert train(folder, tmp_path / "out", "--lab", str(mine), "--step", "lab") == 0
+    assert train(model, tmp_path / "out", "--lab", str(mine), "--step", "lab") == 0
     said = capsys.readouterr().out
     assert "2 optimizer steps" in said and "warning" not in said
     assert "mean reward on 4 held-out prompts" in said
@@ -49,29 +40,24 @@ def test_a_finished_file_trains_unedited(folder, tmp_path, capsys):
 
 
 @needs_solution
-def test_the_wrong_sign_of_the_kl_is_seen_before_training(folder, tmp_path, capsys):
-    mine = tmp_path / "mine.py"
-    right = SOLUTION.read_text(encoding="utf-8")
-    mine.write_text(right.replace("- beta * k3\n", "+ beta * k3\n"), encoding="utf-8")
-    assert mine.read_text(encoding="utf-8") != right
-    assert train(folder, tmp_path / "out", "--lab", str(mine)) == 0
+def test_the_wrong_sign_of_the_kl_is_seen_before_training(model, tmp_path, capsys):
+    mine = with_text(tmp_path / "mine.py", "- beta * k3\n", "+ beta * k3\n")
+    assert train(model, tmp_path / "out", "--lab", str(mine)) == 0
     said = capsys.readouterr().out
     assert "warning: the value of your grpo_loss is not that of Task 4" in said
     assert f"-k task4 --lab={mine}" in said and said.count("warning: ") == 1
 
 
 @needs_solution
-def test_a_grpo_step_without_a_result_is_one_line(folder, tmp_path, capsys):
-    mine = tmp_path / "mine.py"
-    text = SOLUTION.read_text(encoding="utf-8")
-    mine.write_text(text.replace('"loss": loss.item(), ', ""), encoding="utf-8")
-    assert train(folder, tmp_path / "out", "--lab", str(mine)) == 2
+def test_a_grpo_step_without_a_result_is_one_line(model, tmp_path, capsys):
+    mine = with_text(tmp_path / "mine.py", '"loss": loss.item(), ', "")
+    assert train(model, tmp_path / "out", "--lab", str(mine)) == 2
     said = capsys.readouterr().out
     assert f"your grpo_step misses loss. Test: python -m pytest -q -k task5 --lab={mine}" in said
 
 
-def test_an_unwritten_file_is_one_line(folder, tmp_path, capsys):
-    assert train(folder, tmp_path, "--lab", str(TOP / "lab15_grpo.py")) == 2
+def test_an_unwritten_file_is_one_line(model, tmp_path, capsys):
+    assert train(model, tmp_path, "--lab", str(TOP / "lab15_grpo.py")) == 2
     said = capsys.readouterr().out.strip().splitlines()
     assert len(said) == 1 and "Task 1" in said[0] and "-k task1" in said[0]
 
@@ -79,22 +65,17 @@ def test_an_unwritten_file_is_one_line(folder, tmp_path, capsys):
 # ---------------------------------------------------------------- what is asked for wrongly
 
 
-@pytest.mark.parametrize("more, said", [
-    (["--data", "gsm9k"], "did you mean gsm8k"), (["--reward", "exakt"], "did you mean exact"),
-    (["--model", "no/such/folder"], "cannot be loaded"), (["--kl-beta", "x"], "give float"),
-    (["--device", "nowhere"], "device 'nowhere'"), (["--step", "lab", "--adv", "rloo"], "adv"),
-    (["--config", "gone.yaml"], "gone.yaml")])
-def test_a_wrong_flag_is_one_line(folder, tmp_path, capsys, more, said):
-    assert train(folder, tmp_path, *more) == 2
+def test_a_device_that_is_not_there_is_one_line(model, tmp_path, capsys):
+    assert train(model, tmp_path, "--device", "nowhere") == 2
     out = capsys.readouterr().out.strip().splitlines()
-    assert said in out[-1] and "Traceback" not in "".join(out)
+    assert "device 'nowhere'" in out[-1] and "Traceback" not in "".join(out)
 
 
-def test_a_file_with_a_broken_line_trains_on_the_others(folder, tmp_path, recwarn):
+def test_a_file_with_a_broken_line_trains_on_the_others(model, tmp_path, recwarn):
     path = tmp_path / "train.jsonl"
     tiny.write_jsonl(path, [*tiny.rows(3), '{"prompt": "1+', {"prompt": "caf\u00e9\n\u4f60\n=",
                                                             "answer": "\u00e9"}])
-    assert train(folder, tmp_path / "out", "--data", str(path), "--max-new-tokens", "3",
+    assert train(model, tmp_path / "out", "--data", str(path), "--max-new-tokens", "3",
                  "--step", "ours", "--max-steps", "1", "--prompts-per-step", "4") == 0
     assert "line 4: not JSON" in str(recwarn[0].message)
     rows = lines(tmp_path / "out", "completions")
@@ -118,40 +99,31 @@ def test_sft_learns_and_only_the_response_counts(tmp_path):
     assert history[-1]["loss"] < history[0]["loss"] / 2
 
 
-class Killed(Exception):
-    """What a test raises in the middle of a run."""
-
-
-def test_sft_micro_batches_and_resume_change_nothing(tmp_path):
-    whole = sft_trainer(tmp_path / "whole", save_steps=3)
+def test_sft_micro_batches_and_resume_change_nothing(tmp_path, capsys):
+    common = {"logging_steps": 2, "save_steps": 3}
+    whole = sft_trainer(tmp_path / "whole", **common)
     whole.train(tiny.rows(8))
-    killed = sft_trainer(tmp_path / "killed", save_steps=3)
-    update = killed.update
-
-    def dies(rows):
-        if killed.done == 7:
-            raise Killed
-        return update(rows)
-
-    killed.update = dies
+    killed = fail_after(sft_trainer(tmp_path / "killed", **common), 5, Killed)
     with pytest.raises(Killed):
         killed.train(tiny.rows(8))
-    resumed = sft_trainer(tmp_path / "killed", save_steps=3)
+    resumed = sft_trainer(tmp_path / "killed", **common)
     resumed.train(tiny.rows(8), resume=True)
+    assert "resumed at step 3" in capsys.readouterr().out
     for a, b in zip(whole.policy.parameters(), resumed.policy.parameters()):
         assert torch.equal(a, b)
     log = lines(tmp_path / "killed", "training_log")
-    assert [row["step"] for row in log] == list(range(1, 21))
+    assert [row["step"] for row in log] == list(range(2, 21, 2))
+    assert log == lines(tmp_path / "whole", "training_log")
     small = sft_trainer(tmp_path / "small", micro_batch=3)
     small.train(tiny.rows(8))
     assert small.update(data.usable(tiny.rows(4), small.policy))["loss"] == pytest.approx(
         whole.update(data.usable(tiny.rows(4), whole.policy))["loss"], abs=2e-3)
 
 
-def test_grpo_continues_from_sft(folder, tmp_path):
+def test_grpo_continues_from_sft(model, tmp_path):
     path = tmp_path / "sft.jsonl"
     tiny.write_jsonl(path, tiny.rows(4))
-    assert sft.main(["--data", str(path), "--model", str(folder), "--output-dir",
+    assert sft.main(["--data", str(path), "--model", str(model), "--output-dir",
                      str(tmp_path / "sft")]) == 0
     assert train(tmp_path / "sft" / "final", tmp_path / "grpo") == 0
 
@@ -191,9 +163,9 @@ def test_examples_run(name, tmp_path, monkeypatch, capsys):
         assert float(last) > float(first) + 0.1
 
 
-def test_smollm_run_leaves_results_curves_and_samples(folder, tmp_path, capsys):
+def test_smollm_run_leaves_results_curves_and_samples(model, tmp_path, capsys):
     out = tmp_path / "out"
-    code = smollm_run.main(["--model", str(folder), "--only", "0", "--steps", "2", "--samples",
+    code = smollm_run.main(["--model", str(model), "--only", "0", "--steps", "2", "--samples",
                             "8", "--out", str(out), "--group-size", "2"])
     assert code == 0
     result = json.loads((out / "seed0" / "result.json").read_text(encoding="utf-8"))

@@ -21,6 +21,7 @@ EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 # noise that are no modules, experts, layers that may be dropped.
 MODELS = {
     "GPT2": GPT2 | {"resid_pdrop": 0.5, "attn_pdrop": 0.5},
+    "Llama": LLAMA | {"attention_dropout": 0.5},
     "GPTNeoX": LLAMA, "Qwen3": LLAMA | {"head_dim": 8}, "Phi3": LLAMA,
     "Gemma2": LLAMA | {"head_dim": 8, "sliding_window": 4, "final_logit_softcapping": 30.0},
     "Cohere": LLAMA | {"logit_scale": 0.0625}, "Granite": LLAMA | {"logits_scaling": 8.0},

@@ -19,9 +19,8 @@ from beyond.hf import policy as hf_policy
 from beyond.saving import logs
 from beyond.student import plugins
 from beyond.tasks import data
-from beyond.tests.short_runs import lines, sft_trainer
-
-TOP = Path(__file__).resolve().parents[3]
+from beyond.tests.short_runs import fail_after, lines, sft_trainer
+from lab15_run import TOP
 
 
 def policy(tokenizer=None, **settings):
@@ -169,40 +168,11 @@ def test_a_cut_answer_is_not_taught_to_end_there(tmp_path, capsys):
         made.train([{"prompt": "1="}])
 
 
-def test_a_resumed_sft_logs_the_same_means(tmp_path):
-    class Killed(Exception):
-        pass
-
-    common = {"logging_steps": 2, "save_steps": 3}
-    sft_trainer(tmp_path / "whole", **common).train(tiny.rows(8))
-    killed = sft_trainer(tmp_path / "killed", **common)
-    update = killed.update
-
-    def dies(rows):
-        if killed.done == 5:
-            raise Killed
-        return update(rows)
-
-    killed.update = dies
-    with pytest.raises(Killed):
-        killed.train(tiny.rows(8))
-    sft_trainer(tmp_path / "killed", **common).train(tiny.rows(8), resume=True)
-    assert lines(tmp_path / "killed", "training_log") == lines(tmp_path / "whole", "training_log")
-
-
 @pytest.mark.parametrize("error, kind, said", [
     (torch.OutOfMemoryError("CUDA out of memory"), MemoryError, "lower micro_batch"),
     (KeyboardInterrupt(), None, "Stopped by Ctrl-C after 1 of 20 steps")])
 def test_sft_says_what_ended_it_and_keeps_the_model(tmp_path, capsys, error, kind, said):
-    made = sft_trainer(tmp_path)
-    update = made.update
-
-    def fails(rows):
-        if made.done == 1:
-            raise error
-        return update(rows)
-
-    made.update = fails
+    made = fail_after(sft_trainer(tmp_path), 1, error)
     if kind:
         with pytest.raises(kind, match=said):
             made.train(tiny.rows(8))
@@ -246,21 +216,6 @@ def test_a_resume_from_an_older_checkpoint_puts_newer_ones_aside(tmp_path):
     log.close()
     assert [p.name for p in sft.checkpoints.found(tmp_path)] == ["checkpoint-2"]
     assert (tmp_path / "earlier-1" / "checkpoint-4").is_dir()
-
-
-def test_both_loggers_at_once(tmp_path, monkeypatch):
-    for tool in ("wandb", "trackio"):
-        (tmp_path / f"{tool}.py").write_text(
-            "told = []\ndef init(**what): told.append('init')\n"
-            "def log(metrics, step): told.append(step)\ndef finish(): told.append('end')\n",
-            encoding="utf-8")
-        monkeypatch.delitem(sys.modules, tool, raising=False)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    log = logs.RunLog(GRPOConfig(output_dir=str(tmp_path / "o"), use_wandb=True, use_trackio=True))
-    log.metrics(1, {"loss": 1.0})
-    log.close()
-    for tool in ("wandb", "trackio"):
-        assert sys.modules.pop(tool).told == ["init", 1, "end"]
 
 
 @pytest.mark.parametrize("text", ["", "\n", '{"st', "[1, 2]\n5\n", '{"reward": 1}\n',
@@ -327,18 +282,12 @@ def test_a_conversion_that_ends_early_leaves_nothing(wheel, tmp_path, monkeypatc
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "w.whl"]
 
 
-@pytest.fixture
-def folder(tmp_path):
-    tiny.save(tmp_path / "a model")
-    return tmp_path / "a model"
-
-
-def test_ctrl_c_in_a_smollm_run_is_a_normal_end(folder, tmp_path, monkeypatch, capsys):
+def test_ctrl_c_in_a_smollm_run_is_a_normal_end(model, tmp_path, monkeypatch, capsys):
     def stopped(policy, out):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(backend, "sequence_logprobs", stopped)
-    asked = ["--model", str(folder), "--only", "0", "--samples", "4", "--out", str(tmp_path / "o")]
+    asked = ["--model", str(model), "--only", "0", "--samples", "4", "--out", str(tmp_path / "o")]
     assert smollm_run.main(asked) == 130
     said = capsys.readouterr().out
     assert "Stopped by Ctrl-C after 0 of 20 steps: there is nothing to keep." in said
@@ -349,9 +298,9 @@ def test_ctrl_c_in_a_smollm_run_is_a_normal_end(folder, tmp_path, monkeypatch, c
 @pytest.mark.slow
 @pytest.mark.skipif("LAB15_SLOW" not in os.environ, reason="slow: LAB15_SLOW=1 runs it")
 @pytest.mark.skipif(os.name == "nt", reason="no process groups on Windows")
-def test_ctrl_c_in_a_terminal_reaches_parent_and_child_and_final_is_written(folder, tmp_path):
+def test_ctrl_c_in_a_terminal_reaches_parent_and_child_and_final_is_written(model, tmp_path):
     out = tmp_path / "o"
-    command = [sys.executable, "-m", "beyond.smollm_run", "--model", str(folder), "--out", str(out),
+    command = [sys.executable, "-m", "beyond.smollm_run", "--model", str(model), "--out", str(out),
                "--steps", "100000", "--samples", "4", "--num-train-epochs", "9999"]
     log = out / "seed0" / "training_log.jsonl"
     with subprocess.Popen(command, cwd=TOP, start_new_session=True, text=True,
@@ -375,14 +324,14 @@ def test_help_is_ascii_and_names_every_flag(module, capsys):
     assert ended.value.code == 0 and said.isascii() and f"beyond.{module}" in said
 
 
-def test_sft_runs_in_the_c_locale_and_in_paths_with_blanks(folder, tmp_path):
+def test_sft_runs_in_the_c_locale_and_in_paths_with_blanks(model, tmp_path):
     path = tmp_path / "caf\u00e9 data.jsonl"
     rows = [{"prompt": "\u4f60\u2028\n1=", "answer": "\u00e9"}, {"prompt": "2=", "answer": "2"}]
     path.write_text("\r\n".join(json.dumps(r, ensure_ascii=False) for r in rows), encoding="utf-8")
     out = tmp_path / "an out"
     env = {k: v for k, v in os.environ.items() if not k.startswith("LC_")}
     done = subprocess.run(
-        [sys.executable, "-m", "beyond.sft", "--data", str(path), "--model", str(folder),
+        [sys.executable, "-m", "beyond.sft", "--data", str(path), "--model", str(model),
          "--output-dir", str(out)], cwd=TOP, capture_output=True,
         env=env | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, check=False)
     assert done.returncode == 0, done.stderr[-500:]

@@ -93,23 +93,6 @@ def test_a_checkpoint_of_other_weights_is_refused_in_one_line(tmp_path):
         trainer(tmp_path, lora_rank=2).train(tiny.rows(9), resume=True)
 
 
-@pytest.mark.parametrize("content, said", [
-    (b"learning_rate: \xff", "is not UTF-8 text"),
-    (b"grupsize: 4", "did you mean group_size?"),
-])
-def test_a_settings_file_that_cannot_be_used_is_named(tmp_path, capsys, content, said):
-    path = tmp_path / "run.yaml"
-    path.write_bytes(content)
-    assert train_hf.main(["--config", str(path)]) == 2
-    out = capsys.readouterr().out
-    assert said in out and "run.yaml" in out and len(out.splitlines()) == 1
-
-
-def test_no_sample_at_all_is_refused(capsys):
-    assert train_hf.main(["--max-samples", "0"]) == 2
-    assert capsys.readouterr().out == "--max-samples 0 is not possible; give 1 or more\n"
-
-
 def test_gspo_compares_the_ratio_of_a_whole_response(tmp_path):
     cfg = trainer(tmp_path, loss="gspo", step="ours", clip_epsilon=0.2).cfg
     logp = torch.log(torch.tensor([[1.5, 1 / 1.5], [1.5, 1.5]]))  # ratios 1 and 1.5

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,8 @@ from beyond import sft, tiny, train_hf
 from beyond.config import GRPO_ONLY, GRPOConfig
 from beyond.hf import policy as hf_policy
 from beyond.hf import preflight
+from lab15_run import TOP
 
-TOP = Path(__file__).resolve().parents[3]
 CODE = """
 import contextlib, importlib, io, json, sys
 found = []
@@ -50,6 +49,7 @@ def files(tmp_path_factory):
     tiny.write_jsonl(made / "bare.jsonl", [{"prompt": "1="}, {"prompt": "2="}])
     (made / "run" / "final").mkdir(parents=True)
     (made / "run" / "final" / "config.json").write_text("{}", encoding="utf-8")
+    (made / "bad.yaml").write_bytes(b"learning_rate: \xff")
     (made / "mine.py").write_text("def f(response, answer):\n    return 1.0\n", encoding="utf-8")
     return made
 
@@ -67,14 +67,16 @@ TRAIN_HF = [
     (["--loss", "FILES/mine.py"], 2, "give the function as well"),
     (["--reward", "exakt"], 2, "did you mean exact"),
     (["--reward", "FILES/mine.py"], 2, "give the function as well"),
+    (["--reward", "FILES/mine.py:"], 2, "give the function as well: FILES/mine.py:NAME"),
     (["--reward", "gone.py:f"], 2, "there is no file gone.py"),
     (["--lab", "FILES/gone.py"], 2, "there is no such file"),
     (["--lab", "FILES"], 2, "is a folder"),
     (["--data", "FILES/trein.jsonl"], 2, "trein.jsonl"),
     (["--data", "gsm9k"], 2, "did you mean gsm8k"),
     (["--data", "FILES/bare.jsonl"], 2, "none of the 2 rows has an answer"),
-    (["--max-samples", "0"], 2, "give 1 or more"),
+    (["--max-samples", "0"], 2, "--max-samples 0 is not possible; give 1 or more"),
     (["--config", "gone.yaml"], 2, "gone.yaml"),
+    (["--config", "FILES/bad.yaml"], 2, "bad.yaml is no YAML: it is not UTF-8 text"),
     (["--model", "FILES/modl"], 2, "did you mean FILES/model?"),
     (["--model", "FILES/run"], 2, "did you mean FILES/run/final?"),
     (["--model", "FILES/mine.py"], 2, "is a file"),
@@ -82,6 +84,7 @@ TRAIN_HF = [
     (["--parallel", "fsdp"], 2, "torchrun --nproc-per-node 2 -m beyond.train_hf --parallel fsdp"),
     (["--parallel", "tp", "--lora-rank", "2"], 2, "does not go with lora_rank"),
     (["--step", "lab", "--loss", "dapo"], 2, "so loss cannot be set"),
+    (["--step", "lab", "--adv", "group"], 2, "so adv cannot be set"),
     (["--step", "lab", "--entropy-coef", "0.1", "--micro-batch", "2"], 2, "micro_batch, entropy"),
 ]
 
@@ -134,7 +137,7 @@ def test_sft_refuses_every_setting_of_grpo_by_name_wherever_it_stands(tmp_path, 
 
 def test_every_setting_is_read_by_sft_or_refused():
     text = (TOP / "beyond" / "hf" / "supervised.py").read_text(encoding="utf-8")
-    for module in ("schedule", "policy", "batches"):
+    for module in ("schedule", "policy", "batches", "training"):
         text += (TOP / "beyond" / "hf" / f"{module}.py").read_text(encoding="utf-8")
     text += (TOP / "beyond" / "saving" / "logs.py").read_text(encoding="utf-8")
     unread = [name for name in vars(GRPOConfig()) if f"cfg.{name}" not in text]

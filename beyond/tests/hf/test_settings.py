@@ -5,7 +5,6 @@ import dataclasses
 import json
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,8 +17,8 @@ from beyond.config import from_flags
 from beyond.hf import backend
 from beyond.student import plugins
 from beyond.tests.short_runs import digits, lines
+from lab15_run import TOP
 
-TOP = Path(__file__).resolve().parents[3]
 FORGE = {
     "group_size": 4, "clip_epsilon": 0.2, "kl_beta": 0.01, "temperature": 0.9,
     "max_new_tokens": 5, "learning_rate": 5e-6, "gradient_accumulation_steps": 2,
@@ -292,19 +291,22 @@ def wandb_rewards(folder):
         time.sleep(0.2)
 
 
-def test_trackio_is_given_every_step(tmp_path, monkeypatch):
+def test_wandb_and_trackio_are_given_every_step(tmp_path, monkeypatch):
     (tmp_path / "packages").mkdir()
-    (tmp_path / "packages" / "trackio.py").write_text(
-        "told = []\n"
-        "def init(project, name, config): told.append((project, name, config['group_size']))\n"
-        "def log(metrics, step): told.append((step, metrics['reward']))\n"
-        "def finish(): told.append('end')\n", encoding="utf-8")
+    for tool in ("wandb", "trackio"):
+        (tmp_path / "packages" / f"{tool}.py").write_text(
+            "told = []\n"
+            "def init(project, name, config, dir=None):\n"
+            "    told.append((project, name, config['group_size'], dir))\n"
+            "def log(metrics, step): told.append((step, metrics['reward']))\n"
+            "def finish(): told.append('end')\n", encoding="utf-8")
+        monkeypatch.delitem(sys.modules, tool, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path / "packages"))
-    monkeypatch.delitem(sys.modules, "trackio", raising=False)
-    history = make(tmp_path / "run", use_trackio=True, wandb_project="p").train(tiny.rows(4))
-    told = sys.modules.pop("trackio").told
+    out = tmp_path / "run"
+    history = make(out, use_wandb=True, use_trackio=True, wandb_project="p").train(tiny.rows(4))
     steps = [(h["step"], h["reward"]) for h in history]
-    assert told == [("p", "grpo", 4), *steps, "end"]
+    for tool, folder in (("wandb", str(out)), ("trackio", None)):
+        assert sys.modules.pop(tool).told == [("p", "grpo", 4, folder), *steps, "end"]
 
 
 def test_a_logger_that_is_not_there_is_said_before_training(tmp_path, monkeypatch):

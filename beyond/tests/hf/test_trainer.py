@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,11 +14,10 @@ import torch
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
 
 from beyond import tiny
+from beyond.hf.schedule import factor
 from beyond.saving import checkpoints
 from beyond.tests.short_runs import KillAt, Killed, lines, long_run, trainer, weights
-
-TOP = Path(__file__).resolve().parents[3]
-
+from lab15_run import TOP
 
 # ---------------------------------------------------------------- the gradient of a batch
 
@@ -58,6 +56,7 @@ def test_the_last_smaller_batch_is_a_step_too(tmp_path):
     assert made.done == 2 and history[-1]["step"] == 2
     assert len(lines(tmp_path, "completions")) == 5 * 8
     assert not torch.equal(weights(made), before)
+    assert all(p.grad is None for p in made.policy.parameters())
 
 
 def test_your_whole_grpo_step_and_the_loop_here_do_the_same(tmp_path):
@@ -67,6 +66,31 @@ def test_your_whole_grpo_step_and_the_loop_here_do_the_same(tmp_path):
         made.train(tiny.rows(6))
         ends.append(weights(made))
     torch.testing.assert_close(ends[0], ends[1], atol=1e-5, rtol=1e-4)
+
+
+def test_the_schedule_counts_optimizer_steps(tmp_path):
+    rates = [factor(i, 10, 2, "cosine") for i in range(10)]
+    assert rates[0] == 0.5 and rates[1] == rates[2] == 1.0 and rates[-1] < 0.05
+    made = trainer(tmp_path, gradient_accumulation_steps=4, prompts_per_step=1, inner_steps=1,
+                   warmup_steps=1, num_train_epochs=1, logging_steps=1, save_steps=0)
+    history = made.train(tiny.rows(16))
+    assert len(history) == 4 == made.schedule.total and history[0]["learning_rate"] > 0
+
+
+def test_every_epoch_has_its_order_and_a_log_is_the_mean_of_its_window(tmp_path):
+    seen = []
+
+    class Watch:
+        def on_rollout(self, trainer, rows, responses, rewards):
+            seen.append(([row["prompt"] for row in rows], float(rewards.mean())))
+
+    made = trainer(tmp_path, [Watch()], prompts_per_step=2, inner_steps=1, save_steps=0)
+    made.eval_rows = tiny.rows(4)
+    history = made.train(tiny.rows(8))
+    assert "eval/accuracy" in history[-1]
+    orders = [sum((s[0] for s in seen[i : i + 4]), []) for i in (0, 4)]
+    assert orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1])
+    assert history[0]["reward"] == pytest.approx((seen[0][1] + seen[1][1]) / 2)
 
 
 # ---------------------------------------------------------------- resume
@@ -135,12 +159,7 @@ def step_of(folder):
 def test_final_loads_as_a_model_after_ctrl_c(tmp_path, capsys):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    class CtrlC:
-        def on_step_end(self, trainer, step):
-            if step == 3:
-                raise KeyboardInterrupt
-
-    made = trainer(tmp_path, [CtrlC()])
+    made = trainer(tmp_path, [KillAt(3, KeyboardInterrupt)])
     made.train(tiny.rows(9))
     assert "Stopped by Ctrl-C after 3 of" in capsys.readouterr().out
     for folder in ("final", "checkpoint-3"):
@@ -166,12 +185,6 @@ def test_a_full_disk_is_said_and_training_goes_on(tmp_path, capsys, monkeypatch)
     assert [p.name for p in checkpoints.found(tmp_path)] == ["checkpoint-9", "checkpoint-12"]
     assert (tmp_path / "final" / "model.safetensors").is_file()
     assert not list(tmp_path.glob(".*tmp"))
-
-
-def test_only_the_newest_checkpoints_are_kept(tmp_path):
-    made = trainer(tmp_path, save_total_limit=2)
-    made.train(tiny.rows(9))
-    assert [p.name for p in checkpoints.found(tmp_path)] == ["checkpoint-9", "checkpoint-12"]
 
 
 # ---------------------------------------------------------------- messages
@@ -207,12 +220,6 @@ def test_what_cannot_be_scored_gets_advantage_zero(tmp_path):
     rollout = made.roll_out([r | {"text": r["prompt"]} for r in tiny.rows(3)])
     assert rollout["adv"][0] == 0 and rollout["adv"].isfinite().all()
     assert rollout["adv"][1:8].sum().abs() < 1e-5
-
-
-def test_without_kl_there_is_no_reference(tmp_path):
-    made = trainer(tmp_path, kl_beta=0.0, num_train_epochs=1)
-    assert made.ref is None
-    made.train(tiny.rows(3))
 
 
 def test_the_reference_does_not_move(tmp_path):

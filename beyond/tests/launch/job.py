@@ -18,15 +18,14 @@ from pathlib import Path
 from unittest import mock
 
 import torch
-from torch.nn.functional import pad
 
 import tinylm
+from beyond.compare.run import merged
 from beyond.launch import tiny
 from beyond.launch.sharded import Policy
 from beyond.losses import LOSSES
-from beyond.parallel.ranks import extreme, full, gather, my_part, start, stop, total, wrap
+from beyond.parallel.ranks import extreme, full, gather, my_part, start, stop, total
 
-DATA = Path(__file__).parents[1] / "data" / "goldens" / "derived.json"
 P, G, T = 6, 4, 8
 GRADIENTS = ("lab", "dapo", "dr_grpo", "dapo_group", "gspo")  # each another denominator or ratio
 TRAININGS = ("lab", "dapo", "reinforce_pp")  # the last has advantages whitened over the batch
@@ -40,26 +39,14 @@ def model(seed=0):
         return tinylm.TinyLM(width=16, layers=2, heads=2, context=32).double()
 
 
-def merged(parts):
-    """Return several dicts of tinylm.sample as one."""
-    L = max(out["prompt_len"] for out in parts)
-    longest = max(out["mask"].shape[1] for out in parts)
-    ids, masks = [], []
-    for out in parts:
-        more = longest - out["mask"].shape[1]
-        ids.append(pad(out["ids"], (L - out["prompt_len"], more), value=tinylm.PAD))
-        masks.append(pad(out["mask"], (0, more)))
-    return {"ids": torch.cat(ids), "prompt_len": L, "mask": torch.cat(masks)}
-
-
 def sample(policy, prompts, temperature=1.0):
     """Sample with random numbers that hang on the prompt, so that any rank draws the same."""
     parts = []
     for prompt in prompts[::G]:
         draw = torch.Generator().manual_seed(zlib.crc32(prompt.encode()))
-        parts.append(tinylm.sample(policy, [prompt] * G, temperature, max_new_tokens=T,
-                                   generator=draw))
-    return merged(parts)
+        out = tinylm.sample(policy, [prompt] * G, temperature, max_new_tokens=T, generator=draw)
+        parts.append((out, 0, torch.zeros(G)))
+    return merged(parts, G)[0]
 
 
 @functools.cache
@@ -117,39 +104,6 @@ def compare_gradients(world, lab):
                     case["wrong"] = float((wrong - grad0).abs().max()) / case["scale"]
                 found[f"{how} {name} {split}"] = dict(zip(case, extreme(world, [*case.values()])))
     return found
-
-
-# ---------------------------------------------------------------- the golden record
-
-
-class Logp(torch.nn.Module):
-    """A table of log-probs as a model; its gradient is that of the loss by logp."""
-
-    def __init__(self, logp):
-        super().__init__()
-        self.logp = torch.nn.Parameter(logp)
-
-    def forward(self, rows):
-        """Return some of the rows."""
-        return self.logp[rows]
-
-
-def golden(world, name):
-    """Return what two ranks make of a record of derived.json, the right way and the wrong."""
-    records = json.loads(DATA.read_text(encoding="utf-8"))["records"]
-    record = next(r for r in records if r["name"] == name)
-    x = {k: torch.tensor(v, dtype=torch.float64) for k, v in record["inputs"].items()}
-    rows = torch.tensor(record["hyper"]["shards"][world.rank])
-    dapo = partial(LOSSES["dapo"], clip_eps=record["hyper"]["clip_low"],
-                   clip_high=record["hyper"]["clip_high"])
-    made = {}
-    for way, loss in (("right", tiny.Share(dapo, world, 3)), ("wrong", dapo)):
-        table = wrap(Logp(x["logp"].clone()), world, "ddp")
-        value, _ = loss(table(rows), x["old_logp"][rows], None, x["adv"][rows], x["mask"][rows])
-        value.backward()
-        mean = total(world, [value.item()])[0] / world.size
-        made[way] = {"loss": mean, "grad": next(table.parameters()).grad.tolist()}
-    return made
 
 
 # ---------------------------------------------------------------- trainings
@@ -245,8 +199,6 @@ def everything(world, folder):
     found = {"gradients": compare_gradients(world, lab), "messages": messages(world, folder),
              "trainings": compare_trainings(world, folder), "seeds": seeds(world, folder)}
     if world.size == 2:
-        names = ("ragged_6x5", "empty_rows_6x5")
-        found["golden"] = {n: golden(world, f"derived/ddp_token_mean/{n}") for n in names}
         write_runs(world, folder)
     else:
         found["read"] = read_runs(world, folder)

@@ -1,17 +1,14 @@
 """The plan on paper: parameters and activations against real models, the sums, the command."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from beyond.launch import plan
 from beyond.launch.plan import GB, MODELS, RECIPES
+from lab15_run import TOP
 
-TOP = Path(__file__).resolve().parents[3]
 SMALL = {"vocab_size": 97, "hidden_size": 48, "intermediate_size": 112, "num_hidden_layers": 3,
          "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 16,
          "tie_word_embeddings": True}
@@ -174,17 +171,11 @@ def test_staleness_of_a_simulated_run(ahead, every):
     assert worst == plan.staleness(ahead, every)
 
 
-def run(*flags):
-    """Return the exit code, what was printed, and what went to stderr."""
-    done = subprocess.run([sys.executable, "-m", "beyond.launch.plan", *flags], cwd=TOP,
-                          capture_output=True, encoding="utf-8")
-    return done.returncode, done.stdout, done.stderr
-
-
-def test_the_command_of_the_docstring():
-    code, out, _ = run("--model", "1.7B", "--gpus", "8", "--gpu-gb", "80", "--P", "64", "--G", "8",
-                       "--length", "1024", "--generate-tps", "2500", "--train-tps", "9000")
-    assert code == 0 and out.isascii()
+def test_the_command_of_the_docstring(capsys):
+    assert plan.main(["--model", "1.7B", "--gpus", "8", "--gpu-gb", "80", "--P", "64", "--G", "8",
+                      "--length", "1024", "--generate-tps", "2500", "--train-tps", "9000"]) == 0
+    out = capsys.readouterr().out
+    assert out.isascii()
     for line in ("Training fits on one GPU.", "1.7B: 1,711,376,384 parameters",
                  "Generation takes 78 % of a step; 3 more generators balance it.",
                  "With 4 generators, overlapped (1 ahead): 58 s a step instead of 268 s; "

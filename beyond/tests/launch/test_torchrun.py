@@ -3,7 +3,6 @@
 All but one are slow: LAB15_SLOW=1 python -m pytest beyond/tests/launch/test_torchrun.py
 """
 
-import json
 import os
 import re
 import signal
@@ -114,21 +113,6 @@ def test_killed_once_a_run_ends_as_if_it_had_not_been(tmp_path, undisturbed):
         assert_equal(out / name, undisturbed / name, tmp_path)
     a, b = (torch.load(folder / "policy.pt") for folder in (out, undisturbed))
     assert all(torch.equal(a[name], b[name]) for name in a)
-
-
-@slow
-@pytest.mark.parametrize("how", ["ddp", "fsdp"])
-def test_kill_9_ends_the_job_and_the_checkpoint_is_whole(tmp_path, how):
-    lab, out = lab_that(tmp_path / "lab.py", KILL), tmp_path / "out"
-    code, said = torchrun(2, *RUN, "--lab", lab, "--out", out, "--parallel", how)
-    assert code == 1
-    root = said.split("Root Cause")[1]
-    assert "rank      : 1" in root and "SIGKILL" in root
-    assert [p.name for p in checkpoints.found(out)] == ["checkpoint-2"]
-    code, said = torchrun(4, *RUN, "--out", out, "--resume", "--parallel", how)
-    assert code == 0, said[-3000:]
-    history = json.loads((out / "history.json").read_text(encoding="utf-8"))
-    assert len(history["loss"]) == 6 and history["eval_iter"] == [0, 2, 4, 6]
 
 
 @slow

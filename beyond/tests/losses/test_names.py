@@ -3,7 +3,6 @@
 import inspect
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,8 +12,8 @@ from beyond.losses import ADVANTAGES, KL_ESTIMATORS, LOSSES, names, variants
 from beyond.losses.names import VARIANTS, functions
 from beyond.tests.inputs import case, value_and_gradient
 from beyond.tests.solution import SOLUTION, needs_solution
+from lab15_run import TOP
 
-TOP = Path(__file__).resolve().parents[3]
 LAB = SOLUTION if SOLUTION.exists() else TOP / "lab15_grpo.py"
 TRAINED = [name for name in names.NAMES
            if name in names.OTHERS or not (VARIANTS[name].overlong or VARIANTS[name].refill)]

@@ -29,7 +29,7 @@ from beyond.hf.batches import cut, part_of
 from beyond.hf.whole_step import LabStep
 from beyond.parallel import ranks
 from beyond.parallel.ranks import World, full, gather
-from beyond.tests.short_runs import digits
+from beyond.tests.short_runs import KillAt, digits
 from beyond.tests.tinylm_hf import TinyLMForCausalLM, tokenizer_of_tinylm
 
 ALONE, LIMIT = World(), 240
@@ -195,23 +195,14 @@ def not_finite(world, how):
 # ---------------------------------------------------------------- checkpoints
 
 
-class StopAfter:
-    """Ends a run on all ranks after a step, between two steps on the same samples."""
-
-    def __init__(self, step):
-        self.step = step
-
-    def on_step_end(self, trainer, step):
-        """Raise at the step."""
-        if step == self.step:
-            raise KeyboardInterrupt
-
-
 def runner(world, folder, stop=99, **changes):
-    """Return a trainer of a run of 4 steps, two on each batch, that saves every step."""
+    """Return a trainer of a run of 4 steps, two on each batch, that saves every step.
+
+    stop: the step after which all ranks end, perhaps between two steps on the same samples.
+    """
     made = trainer(world, folder, prompts_per_step=4, inner_steps=2, save_steps=1, micro_batch=3,
                    save_total_limit=9, max_grad_norm=1.0, **({"loss": "dapo"} | changes))
-    made.callbacks.append(StopAfter(stop))
+    made.callbacks.append(KillAt(stop, KeyboardInterrupt))
     return made
 
 

@@ -71,7 +71,7 @@ def trainer(world, folder, **changes):
 def trained(world, folder, stop=99, resume=False, **changes):
     """Return (weights, log, trainer) after a run."""
     made = trainer(world, folder, **changes)
-    made.callbacks.append(cases.StopAfter(stop))
+    made.callbacks.append(cases.KillAt(stop, KeyboardInterrupt))
     log = made.train(tiny.rows(6), tiny.rows(2), resume)
     log = [{k: v for k, v in x.items() if "time" not in k} for x in log]
     return cases.weights(made), log, made

@@ -15,8 +15,7 @@ from beyond import sft, tiny, train_hf
 from beyond.saving import checkpoints, record
 from beyond.saving.folder import RunFolder, continues, spoken
 from beyond.tests.short_runs import KillAt, Killed, lines, sft_trainer, trainer, weights
-
-TOP = Path(__file__).resolve().parents[3]
+from lab15_run import TOP
 
 
 def names(folder):

@@ -29,8 +29,7 @@ from beyond.services.messages import (
 from beyond.services.vllm import VLLMGenerator
 from beyond.settings import Parser
 from beyond.tests.services.fake_vllm import END, running
-
-TOP = Path(__file__).resolve().parents[3]
+from lab15_run import TOP
 
 
 def episode(prompt="1+2=", ids=(3, 12), version=0, ref=True):

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -29,12 +28,12 @@ from beyond.services.config import ServicesConfig
 from beyond.services.controller import Services
 from beyond.student.named import load_reward
 from beyond.tasks.rewards import combined
+from beyond.tests.solution import SOLUTION as LAB
+from lab15_run import TOP
 
 if not sys.platform.startswith("linux"):
     pytest.skip("these tests look into /proc", allow_module_level=True)
 
-TOP = Path(__file__).resolve().parents[3]
-LAB = TOP / "solutions" / "lab15_grpo.py"
 GUIDE = TOP / "beyond" / "tests" / "guide"
 SMALL = {"group_size": 4, "prompts_per_step": 2, "max_new_tokens": 5, "learning_rate": 1e-2,
          "log_completions": 0, "eval_samples": 4, "seed": 3, "save_steps": 0}

@@ -35,9 +35,10 @@ from beyond.services.vllm import VLLMGenerator
 from beyond.student.checks import Fault
 from beyond.student.plugins import load_student
 from beyond.tests.services.fake_vllm import running
+from beyond.tests.solution import SOLUTION as LAB
+from beyond.tests.solution import with_text
+from lab15_run import TOP
 
-TOP = Path(__file__).resolve().parents[3]
-LAB = TOP / "solutions" / "lab15_grpo.py"
 SMALL = {"prompts_per_iter": 4, "G": 4, "eval_every": 100, "eval_n": 20, "save_every": 3}
 slow = pytest.mark.skipif(not os.environ.get("LAB15_SLOW"), reason="slow: LAB15_SLOW=1 runs it")
 
@@ -358,10 +359,9 @@ def test_a_killed_command_leaves_no_process_and_resume_goes_on(tmp_path):
 
 @slow
 def test_an_error_in_your_function_is_one_line(tmp_path):
-    text = LAB.read_text(encoding="utf-8").replace(
-        "    d = ref_logp - logp\n", "    d = ref_logp - logp.view(7, -1, 3, 11)\n")
-    (tmp_path / "lab.py").write_text(text, encoding="utf-8")
-    process = command_line(tmp_path / "out", "--iters", "3", "--lab", str(tmp_path / "lab.py"))
+    lab = with_text(tmp_path / "lab.py", "    d = ref_logp - logp\n",
+                    "    d = ref_logp - logp.view(7, -1, 3, 11)\n")
+    process = command_line(tmp_path / "out", "--iters", "3", "--lab", str(lab))
     told, wrong = process.communicate(timeout=100)
     assert process.returncode == 2 and "Traceback" not in told + wrong
     assert "shape '[7, -1, 3, 11]' is invalid" in told.splitlines()[-1]

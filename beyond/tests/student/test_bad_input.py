@@ -19,18 +19,14 @@ from beyond.student import plugins
 from beyond.student.checks import LabError, how_to_test
 from beyond.tasks import data, reward_calls
 from beyond.tests.short_runs import trainer
-from beyond.tests.solution import SOLUTION, needs_solution
+from beyond.tests.solution import SOLUTION, needs_solution, with_body
 
 pytestmark = needs_solution
 
 
 def student(folder, name, body):
     """Return a lab file, loaded, whose function has another body."""
-    path = folder / "my lab.py"
-    text = SOLUTION.read_text(encoding="utf-8")
-    later = f"\n\nright = {name}\n\n\ndef {name}(*args, **kwargs):\n    {body}\n"
-    path.write_text(text + later, encoding="utf-8")
-    return plugins.load_student(path, backend)
+    return plugins.load_student(with_body(folder / "my lab.py", name, body), backend)
 
 
 # ---------------------------------------------------------------- wrong lab files

@@ -1,7 +1,5 @@
 """A wrong task is named before a real model trains with it, as its tests name it."""
 
-import re
-
 import pytest
 
 pytest.importorskip("transformers", reason="pip install -r beyond/requirements.txt")
@@ -9,7 +7,8 @@ pytest.importorskip("transformers", reason="pip install -r beyond/requirements.t
 from beyond import GRPOConfig
 from beyond.hf import backend
 from beyond.student import plugins, probes
-from beyond.tests.solution import SOLUTION, needs_solution
+from beyond.tests.solution import SOLUTION, needs_solution, with_body
+from tests.labfile import TASKS
 from tests.messages.explain import MISTAKES
 
 pytestmark = needs_solution
@@ -34,13 +33,7 @@ WRONG = [
 
 def student(folder, number, body):
     """Return the path of a lab file with another body of a task's function."""
-    name = re.findall(r"^def (\w+)\(", SOLUTION.read_text(encoding="utf-8"), re.M)
-    name = [n for n in name if n in ("sample_group", "group_advantages", "k3_kl", "grpo_loss",
-                                     "grpo_step")][number - 1]
-    path = folder / "my lab.py"
-    later = f"\n\nright = {name}\n\n\ndef {name}(*args, **kwargs):\n    {body}\n"
-    path.write_text(SOLUTION.read_text(encoding="utf-8") + later, encoding="utf-8")
-    return path
+    return with_body(folder / "my lab.py", TASKS[number].name, body)
 
 
 @pytest.mark.parametrize("number, body, mistake", WRONG)

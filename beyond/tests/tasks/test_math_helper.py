@@ -14,8 +14,7 @@ pytest.importorskip("math_verify", reason="pip install -r beyond/requirements.tx
 
 from beyond.tasks import math_helper
 from beyond.tasks.rewards import NumericReward
-
-TOP = Path(__file__).resolve().parents[3]
+from lab15_run import TOP
 
 
 @pytest.mark.parametrize("gold, given, right", [

@@ -19,7 +19,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from beyond.tasks import math_helper
-from beyond.tasks.answers import Number, as_reference, equal, find, score
+from beyond.tasks.answers import (
+    Number,
+    as_reference,
+    equal,
+    extract_answer,
+    find,
+    score,
+    stated,
+)
 from beyond.tasks.reader import bare, is_noun
 from beyond.tasks.rewards import ExactMatchReward, NumericReward
 from beyond.tasks.words import BREAKS, NUMBER_WORDS, STATING, UNITS
@@ -202,6 +210,32 @@ def test_three_hundred_answers_of_gsm8k_and_math_are_read():
         found.append(score(row["response"], right, lambda gold, given: True))
     assert len(found) == 300 and 0.0 not in found
     assert found.count(None) < 0.05 * 300
+
+
+# ============================================================== texts
+
+
+@pytest.mark.parametrize("text, answer", [
+    (r"\boxed{1{,}234}", "1234"), (r"\boxed{1\,234}", "1234"), (r"\boxed{12\text{ cm}}", "12"),
+    (r"\boxed{\$5}", "5"), (r"\boxed{-\frac{7}{3}}", "-7/3"), (r"so \dfrac12", "1/2"),
+    (r"\boxed{\frac{1}{\sqrt{4}}}", r"\frac{1}{\sqrt{4}}"), (r"Answer: \boxed{5}.", "5"),
+    ("it is \u22125", "-5"), ("\uff11\uff18", "18"), ("\u0663", "3"), ("-$5", "-5"),
+    ("It costs $1,234.50 a day", "1234.50"), ("1234.", "1234"), ("Answer: .5", ".5"),
+    ("Answer: 1e3", "1e3"),
+    ("10-3", "10-3"), ("5 + 6 = 11", "11"), ("x = -3", "-3"), ("ANSWER: -7", "-7"),
+    ("Answer: 72 apples", "72"), ("Answer: 5\nThen 9 more", "5"), ("Answer:\n5", "5"),
+    ("Answer: 3/4 cup", "3/4"), (r"Answer: \(\frac{3}{4}\)", "3/4"), ("The answer is 18.", "18"),
+    ("**Answer**: 5 of 7", "5 of 7"), ("**Answer:** 5", "5"), ("Answer: **5**", "5"),
+    ("Answer: 2^10", "2^10"), ("Answer: 6*7", "6*7"), ("Answer: 2x+3", "2x+3"),
+    ("The answer is 5!", "5!"), ("12,3456", "12, 3456"),
+    ("\\boxed{open", None), (r"\boxed{}", None), ("nothing", None), ("", None),
+])
+def test_the_text_of_an_answer_is_in_plain_notation(text, answer):
+    assert extract_answer(text) == answer
+
+
+def test_stated_answers_are_whole_lines():
+    assert stated("Answer: 3 apples\nand more") == "3 apples" and stated("18") is None
 
 
 # ============================================================== the grammar
