@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 
 from instructor.tests.chapter import formulas, other_losses
@@ -215,5 +215,7 @@ def names() -> dict:
                          "range": range, "len": len},
         **public, "exp": math.exp, "log": math.log, "hypot": math.hypot, "FIVE": FIVE,
         "HAND_RHO": _RHO, "STORY": story(), "RHO": other_losses.RHO, "D": other_losses.D,
-        "loss": SimpleNamespace(**vars(other_losses)), **{f.__name__: f for f in own},
+        "loss": SimpleNamespace(forge_rl=other_losses.forge_rl, **{
+            name: partial(other_losses.value, name) for name in other_losses.ROWS}),
+        **{f.__name__: f for f in own},
     }

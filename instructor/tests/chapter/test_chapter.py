@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import math
 import re
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from instructor.tests.chapter import comments, facts, other_losses, update, words
+from instructor.tests.chapter import comments, facts, update, words
 from instructor.tests.chapter.comments import CHAPTER, NOTES, PAGES, read
 from tests.labfile import ROOT, TASKS
 
@@ -99,39 +98,6 @@ def test_new_measurements_find_their_way_into_the_text():
     assert not [w for scope in found for w in comments.uncovered(scope)]
     assert not [w for scope in found for w in comments.wrong_values(scope, other)]
     assert update.renewed(changed_text, names)[0] == text
-
-
-def batch_of_section_9():
-    """Return logp, old_logp, ref_logp, mask and rewards of that batch, in float64."""
-    import torch
-
-    def pad(rows):
-        width = max(map(len, rows))
-        return torch.tensor([row + [0.0] * (width - len(row)) for row in rows]).double()
-
-    mask = pad([[1.0] * len(row) for row in other_losses.RHO])
-    old = -2.0 * mask
-    logp = old + pad([[math.log(x) for x in row] for row in other_losses.RHO])
-    rewards = torch.tensor(other_losses.REWARDS).double()
-    return logp, old, logp + pad(other_losses.D), mask, rewards
-
-
-@pytest.mark.parametrize("row, name, adv, extras", [
-    ("lab", "grpo", "group", {}),
-    ("dr_grpo", "dr_grpo", "mean_only", {"L": 4}),
-    ("dapo", "dapo", "group", {}),
-    ("gspo", "gspo", "group", {"clip_eps": 0.2, "clip_high": 0.2}),
-    ("trl", "bnpo", "sample_std", {"beta": 0.0}),
-    ("verl", "dual_clip", "sample_std", {"beta": 0.0}),
-    ("guide", "guide_custom", "sample_std", {"beta": -0.1}),  # beyond puts its sign right
-])
-def test_table_of_losses_agrees_with_beyond(row, name, adv, extras):
-    from beyond.losses import ADVANTAGES, LOSSES
-
-    logp, old, ref, mask, rewards = batch_of_section_9()
-    A = ADVANTAGES[adv](rewards, len(rewards))
-    loss, _ = LOSSES[name](logp, old, ref, A, mask, **extras)
-    assert float(loss) == pytest.approx(getattr(other_losses, row)(), abs=1e-5)
 
 
 # ---------------------------------------------------------------- code and commands
