@@ -265,20 +265,6 @@ def test_figures_have_a_file_an_alternative_text_and_results():
         assert " ".join(text.split()) == results.get("alt", "".join(text)), target
 
 
-def test_runs_behind_the_numbers_have_five_seeds():
-    """The chapter says so; python -m notebooks.experiments measures those that are missing.
-
-    What notebooks/trials.py measures has fewer, and the text says how many.
-    """
-    names = set(re.findall(r'\brun\("(\w+)"', "".join(map(read, DOCUMENTS))))
-    for _, target in own_figures():
-        names |= set(facts.results(Path(target).stem).get("sources", {}))
-    assert names
-    runs = {n: json.loads((facts.FIGURES / "runs" / f"{n}.json").read_text("utf-8"))["runs"]
-            for n in sorted(names)}
-    assert not {name: len(found) for name, found in runs.items() if len(found) != 5}
-
-
 def test_the_glossary_is_sorted_and_explains_words_of_the_chapter():
     text, glossary = TEXT.split("## 15. Glossary")
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", glossary, re.M)[1:]
