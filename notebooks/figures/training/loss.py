@@ -1,16 +1,7 @@
 """The loss is no progress signal: loss and accuracy of one run, seed 0."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import (
-    FROM_TO,
-    band,
-    first,
-    last,
-    mean,
-    new_figure,
-    points,
-    sources,
-)
+from notebooks.figures.style import FROM_TO, band, first, last, mean, new_figure, points, sources
 
 
 def correlation(x, y):
