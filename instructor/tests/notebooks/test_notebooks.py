@@ -255,12 +255,6 @@ def test_check_names_the_file_that_it_judged(lab, capsys, tmp_path):
     assert "file: lab15_grpo.py" in notebook.report("task3")._repr_html_().split("<pre>")[0]
 
 
-def test_check_judges_the_file_of_the_notebook(lab, capsys):
-    lab(STUB)
-    first_cell.check("task3")
-    assert "not written yet: Task 3" in capsys.readouterr().out
-
-
 # ---------------------------------------------------------------- what is shown
 
 
