@@ -11,6 +11,7 @@ the seeds that all trials have.
 
 import os
 import sys
+from dataclasses import replace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -65,7 +66,7 @@ _ROWS = [
     Experiment("new_optimizer", "a new optimizer in every call", EARLY, "new_optimizer"),
     Experiment("lr_3e3", "learning rate 3e-3", EARLY | {"lr": 3e-3}),
 ]
-TABLE = {row.name: row for row in _ROWS}
+TABLE = {row.name: replace(row, seeds=SEEDS) for row in _ROWS}
 
 
 def shortened(history):

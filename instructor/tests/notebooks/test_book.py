@@ -88,9 +88,6 @@ def test_chapter_is_cut_into_pages():
     assert split.page_of(parts, "deeper") == "section-1"
     assert split.page_of(parts, "section-2") == "section-2"
     assert split.page_of(parts, "nowhere") is None
-    whole = "".join(p.text for p in parts)
-    for line in CHAPTER.splitlines()[1:]:
-        assert line.lstrip("# ") in whole
 
 
 def test_nothing_of_the_chapter_is_lost():
@@ -301,10 +298,8 @@ def test_index_leads_to_sections(pages):
     assert sum("section-" in link for link in index.links) > 20
 
 
-def test_outputs_have_no_progress_bars(pages):
+def test_the_cell_that_finds_the_lab_is_not_shown(pages):
     for path, page in pages.items():
-        assert not re.search(r"\d%\|", page.text), path.name
-        assert "UserWarning" not in page.text, path.name
         assert "JPY_SESSION_NAME" not in page.text, f"{path.name} shows how it finds the lab"
 
 

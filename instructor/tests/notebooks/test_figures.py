@@ -36,15 +36,6 @@ def test_readme_quotes_the_measured_numbers():
     )
 
 
-def test_results_are_five_complete_runs():
-    results = json.loads(accuracy.RESULTS.read_text(encoding="utf-8"))
-    assert [run["seed"] for run in results["runs"]] == [0, 1, 2, 3, 4]
-    for run in results["runs"]:
-        assert len(run["history"]["loss"]) == results["config"]["iters"] == 300
-        assert len(run["history"]["acc_sampled"]) == 31
-    assert results["commit"] and results["machine"] and results["sft_seconds"] > 0
-
-
 def test_notes_quote_the_measured_recipes():
     notes = (TOP / "solutions" / "notes.md").read_text(encoding="utf-8")
     results = json.loads(sft.RESULTS.read_text(encoding="utf-8"))
