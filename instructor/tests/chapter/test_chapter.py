@@ -13,6 +13,7 @@ from unittest import mock
 
 import pytest
 
+import lab15_run
 from instructor.tests.chapter import comments, facts, update, words
 from instructor.tests.chapter.comments import CHAPTER, NOTES, PAGES, read
 from tests.labfile import ROOT, TASKS
@@ -118,23 +119,6 @@ def commands(text):
     return sorted({" ".join(command.split()) for command in quoted})
 
 
-def lab_settings(flags):
-    """Return the settings that flags of lab15_grpo.py stand for; an unknown flag is an error."""
-    settings, words = {}, list(flags)
-    fields = vars(facts.lab().GRPOConfig())
-    while words:
-        flag = words.pop(0)
-        name = flag.removeprefix("--").replace("-", "_")
-        if name.removeprefix("no_") in fields and name.startswith("no_"):
-            settings[name.removeprefix("no_")] = False
-        elif name in fields:
-            settings[name] = type(fields[name])(words.pop(0))
-        else:
-            assert flag in ("--out", "--device", "--threads"), f"unknown flag {flag}"
-            words.pop(0)
-    return settings
-
-
 def check_module(module, flags):
     """Assert that a module exists, and that its source knows the flags, or that of its imports."""
     spec = find_spec(module)
@@ -157,7 +141,7 @@ def test_commands_exist(command):
     if tool == "make":
         assert re.search(rf"^{words[0]}:", read("Makefile"), re.M)
     elif words[0] == "lab15_grpo.py":
-        facts.lab().GRPOConfig(**lab_settings(words[1:]))
+        lab15_run.parsed(vars(facts.lab().GRPOConfig()), words[1:])
     elif words[:2] == ["-m", "pytest"]:
         rest = [w for w in words[2:] if w not in ("-q", "-k", "--lab=FILE", "--hints", "--slow")]
         known = r"task[1-5N]|given|beyond/tests/bonus|bonus[12]"
