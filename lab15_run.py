@@ -1030,17 +1030,15 @@ class Run:
         hist: the history, a dict of lists that the loop fills.
         out_dir: where to save the run, a path or a Folder; None: nowhere.
         fresh: False if the run continues in its own folder.
-        watch: False leaves the five functions as they are.
 
     Raises:
         RunError: the folder cannot be used.
         TaskError: a task is not written, or wrong.
     """
 
-    def __init__(self, lab, cfg, policy, hist, out_dir=None, fresh=True, watch=True):
+    def __init__(self, lab, cfg, policy, hist, out_dir=None, fresh=True):
         self.lab, self.cfg, self.policy, self.hist = lab, cfg, policy, hist
-        watch = watch and not _unwatched
-        self.guard = Guard(lab, cfg) if watch else contextlib.nullcontext()
+        self.guard = contextlib.nullcontext() if _unwatched else Guard(lab, cfg)
         self.own = out_dir is not None and not isinstance(out_dir, Folder)
         self.folder = Folder(out_dir, fresh) if self.own else out_dir
         self.start = time.time()

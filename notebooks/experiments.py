@@ -21,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import lab15_run
 from lab15_run import TOP, about, mean, piped, read_json, short, write_json
+from notebooks.show import chances
 from tests.labfile import load_lab
 
 RUNS = TOP / "notebooks" / "figures" / "runs"
@@ -174,19 +175,9 @@ def add(history, **values):
 
 def p_right(model):
     """Return the exact probability of every right answer, END included: 500 held-out sums."""
-    import torch
-
     import tinylm
 
-    with torch.no_grad():
-        prompts, answers = tinylm._as_text(tinylm.EVAL_PAIRS)
-        rows = [[tinylm.CHARS.index(c) for c in a] + [tinylm.END] for a in answers]
-        T = max(map(len, rows))
-        tokens = torch.tensor([row + [tinylm.PAD] * (T - len(row)) for row in rows])
-        ids = torch.cat([tinylm.encode(prompts), tokens], 1)
-        mask = (tokens != tinylm.PAD).float()
-        out = {"ids": ids, "prompt_len": ids.shape[1] - T, "mask": mask}
-        return tinylm.sequence_logprobs(model, out).sum(1).exp().tolist()
+    return chances(model, *tinylm._as_text(tinylm.EVAL_PAIRS))
 
 
 def expected(p):

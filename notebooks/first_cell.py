@@ -62,12 +62,6 @@ def unfit(installed, python):
     return None
 
 
-def pinned():
-    """Return the versions of requirements.txt as a dict."""
-    lines = (TOP / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    return dict(line.split("==") for line in lines if "==" in line and line[0] != "#")
-
-
 def start():
     """Check the versions and say in one line what is used.
 
@@ -82,9 +76,10 @@ def start():
             installed[name] = metadata.version(name)
     if problem := unfit(installed, sys.version_info):
         raise Unfit(problem)
+    from tests.install import pinned
     from tests.notebook import no_file, place  # not before: it imports some of NEEDED
 
-    torch, pin = installed["torch"], pinned().get("torch", "")
+    torch, pin = installed["torch"], pinned("torch")
     other = "" if numbers(torch) == numbers(pin) else (
         f" (the lab was measured with {pin}; yours is accepted, numbers may differ a little)")
     print(f"Lab file: {place(LAB)}. torch {torch}{other}, numpy {installed['numpy']}. Ready.")

@@ -8,17 +8,7 @@ import html
 from math import exp, log, sqrt
 from random import Random
 
-from notebooks.show import (
-    BLACK,
-    BLUE,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    Shown,
-    display,
-    image,
-    new_figure,
-)
+from notebooks.show import BLACK, BLUE, GREEN, ORANGE, PURPLE, Shown, display, image, new_figure
 
 # ============================================================== the clipped objective
 

@@ -14,6 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from lab15_run import TOP, about, piped, read_json, short, write_json
 from notebooks.experiments import edited_lab
+from notebooks.show import chances
 
 PATH = TOP / "notebooks" / "story.json"
 PROMPT, ANSWER, SEED, G = "37+48=", "85", 0, 8
@@ -23,19 +24,6 @@ SEEN = ("85", "95", "84", "6", "26")  # the responses that this seed gives, each
 def digits(values):
     """Return a nested list with four significant digits."""
     return [digits(v) for v in values] if isinstance(values, list) else short(values, 4)
-
-
-def probability(model, answer):
-    """Return the exact probability that the model answers PROMPT with these characters and END."""
-    import torch
-
-    import tinylm
-
-    tokens = torch.tensor([[tinylm.CHARS.index(c) for c in answer] + [tinylm.END]])
-    ids = torch.cat([tinylm.encode([PROMPT]), tokens], 1)
-    out = {"ids": ids, "prompt_len": len(PROMPT), "mask": torch.ones_like(tokens).float()}
-    with torch.no_grad():
-        return float(tinylm.sequence_logprobs(model, out).sum().exp())
 
 
 def measure():
@@ -67,9 +55,9 @@ def measure():
         return loss, stats
 
     lab.sample_group, lab.grpo_loss = watched_group, watched_loss
-    before = {r: probability(policy, r) for r in SEEN}
+    before = {r: chances(policy, [PROMPT], [r])[0] for r in SEEN}
     stats = lab.grpo_step(policy, ref, opt, [PROMPT], [ANSWER], cfg)
-    after = {r: probability(policy, r) for r in SEEN}
+    after = {r: chances(policy, [PROMPT], [r])[0] for r in SEEN}
     groups = seen["groups"]
     if set(groups["responses"]) != set(SEEN):
         raise ValueError(f"this model answers {groups['responses']}: change SEEN, and the chapter")

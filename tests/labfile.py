@@ -445,12 +445,8 @@ def error_text(error):
 
 def lab_frames(error, path):
     """Return (function name, line) of the exception's frames in the file, outermost first."""
-    frames, tb = [], error.__traceback__
-    while tb is not None:
-        if tb.tb_frame.f_code.co_filename == path:
-            frames.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
-        tb = tb.tb_next
-    return frames
+    return [(frame.f_code.co_name, line) for frame, line in traceback.walk_tb(error.__traceback__)
+            if frame.f_code.co_filename == path]
 
 
 # ============================================================== what to say about it

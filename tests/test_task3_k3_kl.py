@@ -9,6 +9,7 @@ from .messages import explain
 from .mistakes.search import guesses, identify, outcome
 from .mistakes.task3 import TABLE, run
 from .spec import oracle
+from .spec.nested import slope
 
 # One hand-computed case: logp = -1, -2, -1 and ref_logp = -2, -1, -1, so d = -1, 1, 0.
 #    k3:  exp(-1) + 1 - 1 = 0.3679    exp(1) - 1 - 1 = 0.7183    exp(0) - 0 - 1 = 0
@@ -43,14 +44,6 @@ def tensors(probe, dtype=torch.float32):
     return logp.requires_grad_(), ref_logp
 
 
-def slope(logp, result):
-    """Return the gradient of the sum of `result` to logp, zeros where there is none."""
-    if not result.requires_grad:
-        return torch.zeros_like(logp)
-    (grad,) = torch.autograd.grad(result.sum(), logp, allow_unused=True)
-    return torch.zeros_like(logp) if grad is None else grad
-
-
 @functools.lru_cache(maxsize=2)
 def found(lab):
     """Return the known mistakes that explain what the student's function returns on all probes."""
@@ -58,7 +51,7 @@ def found(lab):
     def student(probe):
         logp, ref_logp = tensors(probe)
         result = lab.k3_kl(logp, ref_logp)
-        return {"value": result, "grad": slope(logp, result)}
+        return {"value": result, "grad": slope(result, logp)}
 
     yours = {name: outcome(student, probe) for name, probe in PROBES.items()}
     return identify(run, TABLE, PROBES, yours, ["value", "grad"], pairs=TABLE)
@@ -94,7 +87,7 @@ def check_slope(lab, probe):
     text = f"{call_text(*probe)}: gradient of the sum w.r.t. logp"
     expected = oracle.k3_gradient(*probe)
     ideas = suspects(lab, probe, "grad")
-    explain.compare(text, expected, slope(logp, result), ideas, 2e-5, 2e-5)
+    explain.compare(text, expected, slope(result, logp), ideas, 2e-5, 2e-5)
 
 
 def test_task3_hand_computed_values(lab):

@@ -13,6 +13,7 @@ from .messages import explain
 from .mistakes.search import fits, guesses, identify, outcome
 from .mistakes.task4 import KEYS, LOSS_TABLE, STATS, STATS_OF, Probe, cells, run
 from .spec import oracle
+from .spec.nested import slope
 from .spec.standin import stand_in
 
 LOSS = ("loss", "grad")
@@ -118,14 +119,6 @@ def call(lab, p, given=None, how="by name"):
     positions = [p.clip_eps, p.beta] if how == "by position" else []
     with stand_in(lab, k3_kl=_k3):
         return lab.grpo_loss(*given, *positions, **names)
-
-
-def slope(loss, logp):
-    """Return the gradient of the loss to logp, zeros where there is none."""
-    if not loss.requires_grad:
-        return torch.zeros_like(logp)
-    (grad,) = torch.autograd.grad(loss, logp, allow_unused=True)
-    return torch.zeros_like(logp) if grad is None else grad
 
 
 @functools.lru_cache(maxsize=2)

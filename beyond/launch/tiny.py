@@ -230,7 +230,8 @@ def train(run: Run, out: Path | None) -> None:
     """
     cfg, world, hist = run.cfg, run.world, run.hist
     lab, policy = vars(run.lab), run.policy.whole
-    files = lab15_run.Run(lab, cfg, policy, hist, out, fresh=False, watch=False)
+    with lab15_run.unwatched():
+        files = lab15_run.Run(lab, cfg, policy, hist, out, fresh=False)
     with ctrl_c(world) as pressed, files:
         if not hist["loss"]:
             run.evaluate(0)

@@ -41,15 +41,24 @@ def repository() -> str:
     return found[1] if found else ""
 
 
-def built(name: str) -> str:
-    """Return the text of a notebook, made from its source."""
+def source_cells(name: str) -> list:
+    """Return the cells of a notebook's source, with the lab's address put in."""
     import jupytext
 
     source = (FOLDER / "text" / f"{name}.py").read_text(encoding="utf-8")
     source = source[source.index("# %%"):]  # what stands above is for readers of the source
     source = source.replace('REPOSITORY = ""', f'REPOSITORY = "{repository()}"')
+    return jupytext.reads(source, "py:percent").cells
+
+
+def built(name: str) -> str:
+    """Return the text of a notebook, made from its source."""
+    first, *_ = execute.NAMES
+    read = source_cells(name)
+    if name != first:  # behind the title: the cell that finds the lab, the same in all
+        read.insert(1, next(cell for cell in source_cells(first) if cell.cell_type == "code"))
     cells = []
-    for number, cell in enumerate(jupytext.reads(source, "py:percent").cells, 1):
+    for number, cell in enumerate(read, 1):
         made = {"cell_type": cell.cell_type, "id": f"cell-{number:02d}", "metadata": {}}
         if cell.cell_type == "code":
             made |= {"execution_count": None, "outputs": []}

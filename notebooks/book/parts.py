@@ -133,47 +133,25 @@ def glossary(doctree):
     terms = []
     for section in doctree.findall(nodes.section):
         if section[0].astext().lower().endswith("glossary"):
-            for item in section.findall(lambda n: isinstance(
-                    n, nodes.list_item | nodes.row | nodes.term | nodes.paragraph)):
-                first = item
-                while first.children and not isinstance(first, nodes.strong | nodes.term):
-                    first = first[0]
-                term = first.astext() if isinstance(first, nodes.strong | nodes.term) else (
-                    item[0].astext() if isinstance(item, nodes.row) and within(item, nodes.tbody)
-                    else "")
-                terms.append(term.strip(" .:"))
+            terms += [row[0].astext().strip(" .:") for row in section.findall(nodes.row)
+                      if within(row, nodes.tbody)]
     return list(dict.fromkeys(t for t in terms if 1 < len(t) < 50))
 
 
+UNSEEN = nodes.comment | nodes.raw | nodes.image | nodes.section
+
+
 def own_text(section):
-    """Return (title, the text of a section without that of the sections in it)."""
-    title, *rest = section.children
-    return title.astext(), " ".join(
-        " ".join(words(n)) for n in rest if not isinstance(n, nodes.section))
+    """Return (title, the text of a section that a reader sees, in one line).
 
-
-def words(node):
-    """Yield the texts of a node that a reader sees, outputs of notebooks left out."""
-    if isinstance(node, nodes.comment | nodes.raw | nodes.image):
-        return
-    if isinstance(node, nodes.Element) and "cell_output" in node.get("classes", ()):
-        return
-    if isinstance(node, nodes.Text | nodes.literal_block | nodes.math | nodes.math_block):
-        yield " ".join(node.astext().split())
-    elif isinstance(node, nodes.TextElement):
-        yield " ".join("".join(inline(node)).split())
-    else:
-        for child in node.children:
-            yield from words(child)
-
-
-def inline(node):
-    """Yield the texts inside a paragraph or a title."""
-    for child in node.children:
-        if isinstance(child, nodes.Text):
-            yield child.astext()
-        elif not isinstance(child, nodes.raw | nodes.image | nodes.comment):
-            yield from inline(child)
+    Left out are the sections in it, and outputs of notebooks.
+    """
+    title, *rest = section.deepcopy().children
+    body = nodes.container("", *rest)
+    for node in list(body.findall(nodes.Element)):
+        if isinstance(node, UNSEEN) or "cell_output" in node.get("classes", ()):
+            node.parent.remove(node)
+    return title.astext(), " ".join(body.astext().split())
 
 
 def put_index(app, env):

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 from notebooks.experiments import RUNS, TABLE
-from notebooks.figures.style import mean, points, read_json, short
+from notebooks.figures.style import columns, mean, read_json, short
 
 KEYS = ("acc_sampled", "acc_greedy", "reward", "loss", "kl", "clip_frac", "frac_zero_signal",
         "entropy")
@@ -32,11 +32,9 @@ def curve(runs, key):
         runs: records with a history.
         key: in the histories.
     """
-    drawn = [points(run["history"], key) for run in runs]
-    x = max((xs for xs, _ in drawn), key=len)
-    columns = [[ys[i] for _, ys in drawn if i < len(ys)] for i in range(len(x))]
-    return {"x": x, "mean": [short(mean(c)) for c in columns],
-            "low": [short(min(c)) for c in columns], "high": [short(max(c)) for c in columns]}
+    x, seeds = columns(runs, key)
+    return {"x": x, "mean": [short(mean(c)) for c in seeds],
+            "low": [short(min(c)) for c in seeds], "high": [short(max(c)) for c in seeds]}
 
 
 def kept(path):

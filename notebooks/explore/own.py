@@ -13,7 +13,6 @@ from notebooks.explore.curves import KEYS
 from notebooks.figures.style import points, short
 
 MOST = 4  # runs in one page: more lines could not be told apart
-EACH = "an iteration"  # one value for each
 ODD = "training_log.jsonl"  # what beyond's trainings leave instead
 
 

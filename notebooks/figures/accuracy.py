@@ -14,7 +14,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from lab15_run import commit, machine, mean, piped, read_json, write_json
-from notebooks.figures.style import GREEDY, HERE, SAMPLED, TOP, new_figure
+from notebooks.figures.style import GREEDY, HERE, SAMPLED, TOP, draw_seeds, ends, new_figure
 
 RESULTS = HERE / "accuracy.json"
 SEEDS = range(5)
@@ -70,10 +70,9 @@ def collect(_):
     """Return the figure's results: the runs as they are, and the numbers quoted in prose."""
     results = read_json(RESULTS)
     runs = [run["history"] for run in results["runs"]]
-    ends = [h["acc_sampled"][-1] for h in runs]
     summary = {
         "acc_start": mean([h["acc_sampled"][0] for h in runs]),
-        "acc_end": mean(ends), "acc_end_min": min(ends), "acc_end_max": max(ends),
+        **ends("acc_end", [h["acc_sampled"][-1] for h in runs]),
         "greedy_start": mean([h["acc_greedy"][0] for h in runs]),
         "greedy_end": mean([h["acc_greedy"][-1] for h in runs]),
         "sft_seconds": results["sft_seconds"],
@@ -99,9 +98,7 @@ def draw(results):
     for key, label, color, style in styles:
         columns = list(zip(*(run["history"][key] for run in results["runs"])))
         x = results["runs"][0]["history"]["eval_iter"]
-        axes.fill_between(x, [min(c) for c in columns], [max(c) for c in columns],
-                          color=color, alpha=0.2, lw=0)
-        axes.plot(x, [mean(c) for c in columns], style, color=color, label=label)
+        draw_seeds(axes, x, columns, style, color=color, label=label)
     axes.set(xlabel="GRPO iteration (16 prompts x 8 responses)", ylabel="accuracy, held-out sums",
              ylim=(0, 1.02))
     axes.legend(title="mean and range of 5 seeds", loc="lower right")

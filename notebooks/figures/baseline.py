@@ -6,7 +6,7 @@ for the SFT model and for a trained policy.
 """
 
 from notebooks.experiments import SEEDS, TOP
-from notebooks.figures.style import POINTS, SAMPLED, mean, new_figure, shade
+from notebooks.figures.style import POINTS, SAMPLED, ends, new_figure, shade
 
 P, G, BATCHES = 16, 8, 60
 LABELS = {"raw": "A = r", "batch": "r - batch mean", "group": "r - group mean",
@@ -80,8 +80,7 @@ def collect(data):
     for word, prefix in (("start", ""), ("end", "end_")):
         for name in LABELS:
             snr = [s[name]["signal"] / s[name]["variance"] for s in data[word]]
-            summary |= {f"{prefix}snr_{name}": mean(snr), f"{prefix}snr_{name}_min": min(snr),
-                        f"{prefix}snr_{name}_max": max(snr)}
+            summary |= ends(f"{prefix}snr_{name}", snr)
         for name in LABELS:  # at equal length of the mean gradient
             summary[f"{prefix}var_{name}"] = (summary[f"{prefix}snr_group"]
                                               / summary[f"{prefix}snr_{name}"])

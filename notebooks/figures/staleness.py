@@ -3,7 +3,7 @@
 from statistics import median
 
 from beyond.staleness import RESULTS, SETS, STALENESS, by_setting, read
-from notebooks.figures.style import GREEDY, SAMPLED, looks, mean, new_figure, shade
+from notebooks.figures.style import GREEDY, SAMPLED, draw_seeds, looks, mean, new_figure, shade
 
 LAST = 5  # evaluations that "at the end" is the mean of
 LEVEL = 0.85  # accuracy whose seconds are compared
@@ -113,10 +113,7 @@ def difference(runs, base):
 def line(axes, x, rows, label, look):
     """Draw one line: the mean of the seeds' rows, and their range as a band."""
     seeds = list(zip(*rows))
-    axes.fill_between(x, [min(c) for c in seeds], [max(c) for c in seeds],
-                      color=look["color"], alpha=0.13, lw=0)
-    every = max(1, len(x) // 6)
-    axes.plot(x, [mean(c) for c in seeds], label=label, markevery=every, **look)
+    draw_seeds(axes, x, seeds, alpha=0.13, label=label, markevery=max(1, len(x) // 6), **look)
 
 
 def late(axes, found, correction, wanted):

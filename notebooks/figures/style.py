@@ -110,11 +110,31 @@ def band(axes, runs, key, label=None, style=None, **options):
     name, color, own = QUANTITIES[key]
     color = options.pop("color", color)
     x, seeds = columns(runs, key)
+    draw_seeds(axes, x, seeds, style or own, color=color, label=label or name,
+               markevery=max(1, len(x) // 10), **options)
+
+
+def draw_seeds(axes, x, seeds, *style, alpha=0.2, **look):
+    """Draw the mean of the seeds as a line and their range as a band.
+
+    Args:
+        axes: where to.
+        x: of the points.
+        seeds: for every x, the values of the seeds.
+        style: of the line, as in plot().
+        alpha: of the band.
+        look: of the line, with its color, which is the band's.
+    """
     axes.fill_between(x, [min(c) for c in seeds], [max(c) for c in seeds],
-                      color=color, alpha=0.2, lw=0)
-    every = max(1, len(x) // 10)
-    axes.plot(x, [mean(c) for c in seeds], style or own, color=visible(color),
-              label=label or name, markevery=every, **options)
+                      color=look["color"], alpha=alpha, lw=0)
+    look["color"] = visible(look["color"])
+    axes.plot(x, [mean(c) for c in seeds], *style, **look)
+
+
+def dotted(axes, runs, key):
+    """Draw the mean of some runs thin and dotted, for others to be compared with."""
+    x, seeds = columns(runs, key)
+    axes.plot(x, [mean(c) for c in seeds], "k:", lw=0.9)
 
 
 def visible(color):
@@ -132,6 +152,11 @@ def last(runs, key, n=LAST):
 def first(runs, key):
     """Return every seed's value where its curve begins: see points()."""
     return [points(run["history"], key)[1][0] for run in runs]
+
+
+def ends(name, values):
+    """Return mean, smallest and largest of the seeds' values under the name, for a summary."""
+    return {name: mean(values), f"{name}_min": min(values), f"{name}_max": max(values)}
 
 
 def spread(values, digits=2):
@@ -202,11 +227,9 @@ def compare(axes, runs_of, key):
     chosen = looks(QUANTITIES[key][1], len(runs_of))
     for i, ((label, runs), look) in enumerate(zip(runs_of.items(), chosen)):
         x, seeds = columns(runs, key)
-        axes.fill_between(x, [min(c) for c in seeds], [max(c) for c in seeds],
-                          color=look["color"], alpha=0.12, lw=0)
         every = max(len(runs_of) + 1, len(x) // 5)
         start = i * every // len(runs_of)
-        axes.plot(x, [mean(c) for c in seeds], label=label, markevery=(start, every), **look)
+        draw_seeds(axes, x, seeds, alpha=0.12, label=label, markevery=(start, every), **look)
 
 
 def one_legend(figure, labels, columns=None, **more):

@@ -2,24 +2,18 @@
 
 from notebooks.experiments import TOP, load, p_right
 from notebooks.figures.style import SAMPLED, mean, new_figure, shade, sources
+from notebooks.show import chances
 
 PROMPT, ANSWER = "37+48=", 85
 
 
 def measure():
     """Return exact probabilities under the SFT model: of 500 right answers, and of one sum."""
-    import torch
-
     import tinylm
 
     sft = tinylm.load_or_train_sft(TOP / "tinylm_sft.pt")
     numbers = [str(n) for n in range(tinylm.LIMIT)]
-    rows = [[tinylm.CHARS.index(c) for c in n] + [tinylm.END] for n in numbers]
-    tokens = torch.tensor([row + [tinylm.PAD] * (3 - len(row)) for row in rows])
-    ids = torch.cat([tinylm.encode([PROMPT] * len(rows)), tokens], 1)
-    out = {"ids": ids, "prompt_len": len(PROMPT), "mask": (tokens != tinylm.PAD).float()}
-    with torch.no_grad():
-        example = tinylm.sequence_logprobs(sft, out).sum(1).exp().tolist()
+    example = chances(sft, [PROMPT] * len(numbers), numbers)
     return {"p_before": [round(p, 4) for p in p_right(sft)],
             "prompt": PROMPT, "example": [round(p, 5) for p in example],
             "teacher_right": 1 - tinylm.RECIPE["wrong"] + tinylm.RECIPE["wrong"] / tinylm.LIMIT}

@@ -5,6 +5,7 @@ from notebooks.figures.style import (
     FROM_TO,
     SILENT,
     band,
+    ends,
     first,
     last,
     mean,
@@ -49,8 +50,8 @@ def collect(data):
                "end_8": mean(last(runs, "frac_zero_signal"))}
     for G in GROUPS:
         found = data["measured"][str(G)]
-        summary |= {f"measured_{G}": mean(found), f"measured_{G}_min": min(found),
-                    f"measured_{G}_max": max(found), f"naive_{G}": p**G + (1 - p) ** G,
+        summary |= ends(f"measured_{G}", found)
+        summary |= {f"naive_{G}": p**G + (1 - p) ** G,
                     f"formula_{G}": start["zero_expected"][0][SIZES.index(G)]}
     final = [run["history"] for run in runs]
     summary["formula_8_end"] = mean([h["zero_expected"][-1][SIZES.index(8)] for h in final])

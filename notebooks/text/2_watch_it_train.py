@@ -1,5 +1,8 @@
 # ruff: noqa: E402
-"""Source of ../2_watch_it_train.ipynb. Build it with: python -m instructor.build notebooks."""
+"""Source of ../2_watch_it_train.ipynb. Build it with: python -m instructor.build notebooks.
+
+Its first code cell is that of 1_by_hand.py.
+"""
 
 # %% [markdown]
 # # 2. Watch it train
@@ -9,25 +12,6 @@
 # curves says how much time is left. The very first time, the SFT model has to be trained first,
 # which takes about as long again. The stop button in the toolbar ends the run early; what was
 # measured is kept.
-
-# %%
-import importlib
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-REPOSITORY = ""  # only where the lab has to be fetched (Colab): its address, as for git clone
-here, book = Path.cwd(), Path(os.environ.get("JPY_SESSION_NAME", "")).absolute()
-places = [here, *here.parents, *book.parents, here / "lab15"]
-top = next((p for p in places if (p / "tinylm.py").is_file()), places[-1])
-clone = ["git", "clone", "--depth", "1", REPOSITORY, str(top)]
-if not top.is_dir() and (not REPOSITORY or subprocess.run(clone).returncode):
-    OneLine = type("OneLine", (Exception,), {"_render_traceback_": lambda self: [str(self)]})
-    raise OneLine(f"The lab is not in {here} or above. Open this notebook in the lab's folder, or "
-                  "put the lab's address into REPOSITORY, in this cell.")
-sys.path.insert(0, str(top))
-importlib.import_module("notebooks.first_cell").start()
 
 # %% [markdown]
 # ## Before you start

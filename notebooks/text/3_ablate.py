@@ -1,5 +1,8 @@
 # ruff: noqa: E402
-"""Source of ../3_ablate.ipynb. Build it with: python -m instructor.build notebooks."""
+"""Source of ../3_ablate.ipynb. Build it with: python -m instructor.build notebooks.
+
+Its first code cell is that of 1_by_hand.py.
+"""
 
 # %% [markdown]
 # # 3. What each setting does
@@ -7,25 +10,6 @@
 # For instructors: the experiments of the chapter, drawn from results that are kept in the
 # repository, so that everything below appears at once. `MEASURE = True` trains again: one run takes
 # about 15 seconds on an idle core, five seeds of one experiment over a minute.
-
-# %%
-import importlib
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-REPOSITORY = ""  # only where the lab has to be fetched (Colab): its address, as for git clone
-here, book = Path.cwd(), Path(os.environ.get("JPY_SESSION_NAME", "")).absolute()
-places = [here, *here.parents, *book.parents, here / "lab15"]
-top = next((p for p in places if (p / "tinylm.py").is_file()), places[-1])
-clone = ["git", "clone", "--depth", "1", REPOSITORY, str(top)]
-if not top.is_dir() and (not REPOSITORY or subprocess.run(clone).returncode):
-    OneLine = type("OneLine", (Exception,), {"_render_traceback_": lambda self: [str(self)]})
-    raise OneLine(f"The lab is not in {here} or above. Open this notebook in the lab's folder, or "
-                  "put the lab's address into REPOSITORY, in this cell.")
-sys.path.insert(0, str(top))
-importlib.import_module("notebooks.first_cell").start()
 
 # %% [markdown]
 # ## The table

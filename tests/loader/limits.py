@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 
 SECONDS = 10.0  # the limit of a test, and of loading the file
 AGAIN = 1.0  # code that is still running after so many seconds more is stopped again
@@ -86,7 +87,8 @@ class TimeLimit:
 
     def _tick(self, frame):
         """Return (whether to raise now, seconds until the next tick)."""
-        inside = [f for f in _stack(frame) if f.f_code.co_filename == self.path]
+        stack = traceback.walk_stack(frame)
+        inside = [f for f, _ in stack if f.f_code.co_filename == self.path]
         if not inside:
             return False, 0.05
         if self.where is None:
@@ -146,12 +148,6 @@ def memory_limit(room=MEMORY):
     finally:
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _stack(frame):
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 class _Alarm:

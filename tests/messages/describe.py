@@ -5,6 +5,7 @@ import linecache
 import os
 import re
 import textwrap
+import traceback
 from pathlib import Path
 
 import pytest
@@ -168,11 +169,13 @@ def _in_test(error, lab, n):
         where = f"{os.path.basename(lab.__file__)} line {lab.__definitions__.get(task.name, '?')}"
         call = f"it is called as  {task.name}{task.signature}"
         return "\n".join([*_error_lines(error), f"your def: {where}", call, *_renamed(lab, task)])
-    ours = [f for f in _frames(error.__traceback__) if TESTS in Path(f[0]).parents]
+    frames = traceback.walk_tb(error.__traceback__)
+    places = [(Path(frame.f_code.co_filename), line) for frame, line in frames]
+    ours = [(path, line) for path, line in places if TESTS in path.parents]
     lines = [f"the test of {task.name} stopped:"] + _error_lines(error, 6)
     if ours:
-        path, line = ours[-1][:2]
-        lines.append(f"(in tests/{Path(path).relative_to(TESTS).as_posix()} line {line})")
+        path, line = ours[-1]
+        lines.append(f"(in tests/{path.relative_to(TESTS).as_posix()} line {line})")
     return "\n".join(lines)
 
 
@@ -188,12 +191,6 @@ def _renamed(lab, task):
         return [f"Keep the names of the parameters: not {', '.join(other)} but "
                 f"{', '.join(missing)}; they are also passed by name."]
     return []
-
-
-def _frames(tb):
-    while tb is not None:
-        yield tb.tb_frame.f_code.co_filename, tb.tb_lineno
-        tb = tb.tb_next
 
 
 def _error_lines(error, limit=3):

@@ -222,11 +222,6 @@ def _again(less):
     return finish
 
 
-def _formula(function):
-    """Use one formula for scale_std True and False."""
-    return {"scaled": function, "unscaled": function}
-
-
 def _divisor(function):
     """Divide by function(std, eps) instead of std + eps."""
     return {"scaled": lambda x, base, spread, eps: div(x - base, function(spread, eps))}

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import namedtuple
+from functools import partial
 
 from .arithmetic import div, exp, expm1, log, mean, nudge, std
 
@@ -181,10 +182,6 @@ def per_response(obj, p):
     return mean([_masked_mean(row, m) for row, m in zip(obj, p.mask)])
 
 
-def _both_terms(m, p):
-    return real(m["un"], p.mask), real(m["cl"], p.mask)
-
-
 def _k3(d):
     return expm1(d) - d
 
@@ -201,82 +198,24 @@ def _default_total(s, p, surrogate, kl, advs):
 # p = the probe, x = logp as a matrix that the gradient flows through (p.logp holds the same
 # numbers, cut off from it), i and t = row and position, e = clip_eps, A = the advantage, un and
 # cl = the unclipped and the clipped term, m = a dict of matrices, see _matrices.
-
-
-def _adv(p, i, t):
-    return p.adv[i]
-
-
-def _rho(p, x, i, t):
-    return exp(x[i][t] - p.old_logp[i][t])
-
-
-def _both_from_logp(x, still):
-    """Return the logp of the unclipped and of the clipped term; `still` has no gradient."""
-    return x, x
-
-
-def _clip_rho(rho, e):
-    return _clip(rho, 1 - e, 1 + e)
-
-
-def _unclipped_term(rho, A, x):
-    return rho * A
-
-
-def _clipped_term(rho, cut, A, e):
-    return cut * A
-
-
-def _smaller(un, cl, A, penalty):
-    return min(un, cl)
-
-
-def _k3_of_token(p, x, i, t):
-    return _k3(p.ref_logp[i][t] - x[i][t])
-
-
-def _minus_penalty(surrogate, k, beta, A):
-    return surrogate - beta * k
-
-
-def _negative(total):
-    return -total
-
-
-def _mean_k3(m, p):  # of the batch
-    return mean(real(m["k3"], p.mask))
-
-
-def _share_clipped(m, p):  # of the batch
-    return mean([cl < un for un, cl in zip(*_both_terms(m, p))])
-
-
-def _largest_rho(m, p):  # of the batch
-    return max(real(m["rho"], p.mask))
-
-
-def _in_order(kl, clip_frac, ratio_max):
-    return kl, clip_frac, ratio_max
-
-
 RIGHT = {
-    "adv": _adv,
-    "ratio": _rho,
-    "sees": _both_from_logp,
-    "clip": _clip_rho,
-    "unclipped": _unclipped_term,
-    "clipped": _clipped_term,
-    "pick": _smaller,
-    "k3": _k3_of_token,
-    "combine": _minus_penalty,
-    "aggregate": per_response,
+    "adv": lambda p, i, t: p.adv[i],
+    "ratio": lambda p, x, i, t: exp(x[i][t] - p.old_logp[i][t]),
+    # The logp of the unclipped and of the clipped term; `still` has no gradient.
+    "sees": lambda x, still: (x, x),
+    "clip": lambda rho, e: _clip(rho, 1 - e, 1 + e),
+    "unclipped": lambda rho, A, x: rho * A,
+    "clipped": lambda rho, cut, A, e: cut * A,
+    "pick": lambda un, cl, A, penalty: min(un, cl),
+    "k3": lambda p, x, i, t: _k3(p.ref_logp[i][t] - x[i][t]),
+    "combine": lambda surrogate, k, beta, A: surrogate - beta * k,
+    "aggregate": per_response,  # of the batch, as all that follows
     "total": _default_total,
-    "negate": _negative,
-    "kl": _mean_k3,
-    "clip_frac": _share_clipped,
-    "ratio_max": _largest_rho,
-    "stats": _in_order,
+    "negate": lambda total: -total,
+    "kl": lambda m, p: token_mean(m["k3"], p),
+    "clip_frac": lambda m, p: token_mean(cells(lambda un, cl: cl < un, m["un"], m["cl"]), p),
+    "ratio_max": lambda m, p: max(real(m["rho"], p.mask)),
+    "stats": lambda kl, clip_frac, ratio_max: (kl, clip_frac, ratio_max),
 }
 
 
@@ -324,13 +263,16 @@ def run(stages, p, key):
 # ---------------------------------------------------------------- stages of the mistakes
 
 
-def _ratio(function):
-    """Make the ratio of one token's numbers: a = logp, still = a without gradient, old, ref."""
+def _of_token(stage, function):
+    """Make a stage of one token's numbers: a = logp, still = a without gradient, old, ref."""
 
-    def ratio(p, x, i, t):
+    def made(p, x, i, t):
         return function(x[i][t], p.logp[i][t], p.old_logp[i][t], p.ref_logp[i][t])
 
-    return {"ratio": ratio}
+    return {stage: made}
+
+
+_ratio, _k3_of = partial(_of_token, "ratio"), partial(_of_token, "k3")
 
 
 def _row_ratio(reduce, masked=True):
@@ -340,13 +282,6 @@ def _row_ratio(reduce, masked=True):
         return exp(reduce([c for c, on in zip(changes, mask_row) if on]))
 
     return {"ratio": ratio}
-
-
-def _k3_of(function):
-    def k3(p, x, i, t):
-        return function(x[i][t], p.logp[i][t], p.old_logp[i][t], p.ref_logp[i][t])
-
-    return {"k3": k3}
 
 
 def _masked_ratio(p, x, i, t):
@@ -410,20 +345,11 @@ def _unmasked_sums(obj, p):
     return mean([div(sum(r), n) for r, n in zip(obj, lengths(p))])
 
 
-def _separate(kl_mean):
-    """Average the surrogate as it should be, the KL term by `kl_mean`."""
+def _means(surrogate=per_response, kl=per_response):
+    """Average each of the two terms in its own way."""
 
-    def total(s, p, surrogate, kl, advs):
-        return per_response(surrogate, p) - p.beta * kl_mean(kl, p)
-
-    return {"total": total}
-
-
-def _surrogate(surrogate_mean):
-    """Average the KL term as it should be, the surrogate by `surrogate_mean`."""
-
-    def total(s, p, surrogate, kl, advs):
-        return surrogate_mean(surrogate, p) - p.beta * per_response(kl, p)
+    def total(s, p, surrogates, kls, advs):
+        return surrogate(surrogates, p) - p.beta * kl(kls, p)
 
     return {"total": total}
 
@@ -578,23 +504,23 @@ PENALTY = [
     ("task4.not_k3", _k3_of(lambda a, still, old, ref: (a - ref) ** 2 / 2)),
     ("task4.not_k3", _k3_of(lambda a, still, old, ref: exp(ref - a) - (ref - a))),
     ("task4.not_k3", _k3_of(lambda a, still, old, ref: exp(ref - a) - 1)),
-    ("task4.kl_over_batch", _separate(token_mean)),
-    ("task4.kl_unmasked", _separate(all_mean)),
-    ("task4.kl_unmasked", _separate(_unmasked_sums)),
-    ("task4.kl_unmasked", _separate(over_T)),
-    ("task4.kl_summed", _separate(lambda kl, p: sum(real(kl, p.mask)))),
-    ("task4.kl_summed", _separate(lambda kl, p: mean(sums(kl, p)))),
+    ("task4.kl_over_batch", _means(kl=token_mean)),
+    ("task4.kl_unmasked", _means(kl=all_mean)),
+    ("task4.kl_unmasked", _means(kl=_unmasked_sums)),
+    ("task4.kl_unmasked", _means(kl=over_T)),
+    ("task4.kl_summed", _means(kl=lambda kl, p: sum(real(kl, p.mask)))),
+    ("task4.kl_summed", _means(kl=lambda kl, p: mean(sums(kl, p)))),
 ]
 
 MEANS = [
     ("task4.token_mean", _aggregate(token_mean)),
-    ("task4.token_mean", _surrogate(token_mean)),
+    ("task4.token_mean", _means(surrogate=token_mean)),
     ("task4.over_T", _aggregate(over_T)),
-    ("task4.over_T", _surrogate(over_T)),
+    ("task4.over_T", _means(surrogate=over_T)),
     ("task4.mask_ignored", _aggregate(all_mean)),
     ("task4.mask_ignored", _aggregate(_unmasked_sums)),
-    ("task4.mask_ignored", _surrogate(all_mean)),
-    ("task4.mask_ignored", _surrogate(_unmasked_sums)),
+    ("task4.mask_ignored", _means(surrogate=all_mean)),
+    ("task4.mask_ignored", _means(surrogate=_unmasked_sums)),
     ("task4.mask_on_ratio", {"ratio": _masked_ratio, **_aggregate(all_mean)}),
     ("task4.mask_on_ratio", {"ratio": _masked_ratio, **_aggregate(_unmasked_sums)}),
     ("task4.sum_over_tokens", _aggregate(lambda obj, p: mean(sums(obj, p)))),

@@ -1,4 +1,4 @@
-"""Nested lists and tensors of numbers: their shape, and whether two of them agree."""
+"""Nested lists and tensors of numbers: shape, gradient, and whether two of them agree."""
 
 import math
 import numbers
@@ -25,6 +25,14 @@ def shape(values):
     if None in inner or len(inner) > 1:
         return None
     return (len(values), *(inner.pop() if inner else ()))
+
+
+def slope(result, logp):
+    """Return the gradient of the sum of a result to logp, zeros where there is none."""
+    if not result.requires_grad:
+        return torch.zeros_like(logp)
+    (grad,) = torch.autograd.grad(result.sum(), logp, allow_unused=True)
+    return torch.zeros_like(logp) if grad is None else grad
 
 
 def flat(values):

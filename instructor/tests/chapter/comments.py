@@ -55,8 +55,8 @@ def checked_part(name: str) -> str:
 
 
 def blank(pattern: str, text: str) -> str:
-    """Return text with all matches taken out, their line ends kept."""
-    return re.sub(pattern, lambda m: "\n" * m[0].count("\n"), text, flags=re.M | re.S)
+    """Return text of the same length with blanks in the place of all matches."""
+    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.M | re.S)
 
 
 def without_fences(text: str) -> str:
@@ -67,8 +67,7 @@ def without_fences(text: str) -> str:
 def visible(text: str) -> str:
     """Return what a reader sees, without hints and alternative texts (they have own tests)."""
     text = blank(r"!\[[^\]]*\]\([^)\s]*\)|<details><summary>Hint.*?</details>|<!--.*?-->", text)
-    text = blank(r"</?[a-z]+[^>\n]*>", text)
-    return re.sub(r"\]\([^)\s]*\)", "]", text)
+    return blank(r"</?[a-z]+[^>\n]*>|(?<=\])\([^)\s]*\)", text)
 
 
 def checks_of(comment: str) -> tuple[Check, ...]:

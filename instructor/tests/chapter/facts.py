@@ -3,15 +3,17 @@
 import json
 import math
 import re
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 
 from instructor.tests.chapter import formulas, other_losses
+from lab15_run import read_json
+from notebooks.experiments import load
+from notebooks.figures import style
 from tests.labfile import ROOT, load_lab, read_source
 from tests.spec import oracle
 
 FIGURES = ROOT / "notebooks" / "figures"
-FIRST, LAST = 10, 50  # iterations averaged at the start and at the end of a curve, as in style.py
 
 
 @cache
@@ -52,7 +54,7 @@ def heldout() -> int:
 @cache
 def results(name: str) -> dict:
     """The results behind a figure."""
-    return json.loads((FIGURES / f"{name}.json").read_text(encoding="utf-8"))
+    return read_json(FIGURES / f"{name}.json")
 
 
 def fig(name: str, key: str) -> float:
@@ -62,10 +64,7 @@ def fig(name: str, key: str) -> float:
 
 def run(name: str, key: str) -> float:
     """The end of an experiment's curve: last evaluation, or last 50 iterations; mean of seeds."""
-    path = FIGURES / "runs" / f"{name}.json"
-    rows = [r["history"][key] for r in json.loads(path.read_text(encoding="utf-8"))["runs"]]
-    part = -1 if key.startswith("acc_") else -LAST
-    return formulas.mean([formulas.mean(row[part:]) for row in rows])
+    return formulas.mean(style.last(load(name), key))
 
 
 def run_at(name: str, key: str, it: int, pick=formulas.mean) -> float:
@@ -73,8 +72,7 @@ def run_at(name: str, key: str, it: int, pick=formulas.mean) -> float:
 
     Mean of the seeds, or what `pick` (min, max) takes of them.
     """
-    path = FIGURES / "runs" / f"{name}.json"
-    histories = [r["history"] for r in json.loads(path.read_text(encoding="utf-8"))["runs"]]
+    histories = [run["history"] for run in load(name)]
     if key.startswith("acc_"):
         return pick([h[key][h["eval_iter"].index(it)] for h in histories])
     return pick([formulas.mean(h[key][it - 10 : it]) for h in histories])
@@ -99,8 +97,7 @@ def trial(name: str, key: str, it: int | None = None) -> float:
 @cache
 def story() -> dict:
     """The eight responses to 37+48= and what one step makes of them."""
-    path = ROOT / "notebooks" / "story.json"
-    return json.loads(path.read_text(encoding="utf-8"))["story"]
+    return read_json(ROOT / "notebooks" / "story.json")["story"]
 
 
 def curve(key: str, at: int) -> float:
@@ -110,15 +107,13 @@ def curve(key: str, at: int) -> float:
 
 def tail(key: str, at: int) -> float:
     """Mean over the first 10 (at = 0) or last 50 iterations of the base runs, then the seeds."""
-    part = slice(FIRST) if at == 0 else slice(-LAST, None)
-    rows = [run["history"][key][part] for run in results("accuracy")["runs"]]
-    return formulas.mean([formulas.mean(row) for row in rows])
+    end = style.first if at == 0 else style.last
+    return formulas.mean(end(results("accuracy")["runs"], key))
 
 
 def bench(part: str) -> float:
     """Milliseconds of a part of grpo_step."""
-    path = ROOT / "beyond" / "bench" / "results" / "step.json"
-    return json.loads(path.read_text(encoding="utf-8"))["cpu_ms"][part]
+    return read_json(ROOT / "beyond" / "bench" / "results" / "step.json")["cpu_ms"][part]
 
 
 @cache
@@ -215,5 +210,7 @@ def names() -> dict:
                          "range": range, "len": len},
         **public, "exp": math.exp, "log": math.log, "hypot": math.hypot, "FIVE": FIVE,
         "HAND_RHO": _RHO, "STORY": story(), "RHO": other_losses.RHO, "D": other_losses.D,
-        "loss": SimpleNamespace(**vars(other_losses)), **{f.__name__: f for f in own},
+        "loss": SimpleNamespace(forge_rl=other_losses.forge_rl, **{
+            name: partial(other_losses.value, name) for name in other_losses.ROWS}),
+        **{f.__name__: f for f in own},
     }

@@ -6,30 +6,15 @@ in the text above it and equals this expression. NAMES is all that such an expre
 
 import itertools
 import math
+import statistics
 
 from tests.spec import oracle
 
 # ---------------------------------------------------------------- groups of rewards
 
-
-def mean(xs):
-    """The arithmetic mean."""
-    return sum(xs) / len(xs)
-
-
-def var(xs):
-    """The population variance (divide by the number of values)."""
-    return mean([(x - mean(xs)) ** 2 for x in xs])
-
-
-def std(xs):
-    """The population standard deviation."""
-    return math.sqrt(var(xs))
-
-
-def sstd(xs):
-    """The sample standard deviation (divide by one less)."""
-    return std(xs) * math.sqrt(len(xs) / (len(xs) - 1))
+mean = statistics.fmean
+std = statistics.pstdev  # of the population: divides by the number of values
+sstd = statistics.stdev  # of a sample: divides by one less
 
 
 def adv(rewards, eps=1e-4, scale_std=True):

@@ -50,21 +50,12 @@ def places(text: str, number: str) -> list[tuple[int, int]]:
     return spans or [m.span() for m in re.finditer(plain, text)]
 
 
-def hidden(text: str) -> str:
-    """Return a text of the same length in which a reader's numbers stay and the rest is blank."""
-    code = r"^```.*?^```$|<details><summary>Hint.*?</details>|<!--.*?-->"
-    links = r"(?<=\])\([^)\s]*\)"
-    pictures, tags = r"!\[[^\]]*\]\([^)\s]*\)", r"</?[a-z]+[^>\n]*>"
-    for pattern in (code, pictures, tags, links):
-        text = re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.M | re.S)
-    return text
-
-
 def renew(piece: str, comment: str, scope: Scope, names: dict) -> tuple[str, str, list[str]]:
     """Return text and comment with new numbers, and what was changed, a line each."""
     edits, said = [], []
+    shown_text = comments.visible(comments.without_fences(piece))
     for shown, expression, at, new in changes(scope, names):
-        spans = places(hidden(piece), shown)
+        spans = places(shown_text, shown)
         edits.append((*spans[min(at, len(spans) - 1)], new))
         old = rf"(?<![\w.]){re.escape(shown)}(?=\s=\s+{re.escape(expression)})"
         comment = re.sub(old, new, comment, count=1)

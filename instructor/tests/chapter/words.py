@@ -17,16 +17,11 @@ PATH = range(1, 9)  # the sections that the lab needs, whatever else is read
 MOST_WORDS = 7000  # in these sections together
 MOST_DECIMALS = 76  # a third of the 230 that the chapter once had
 _OUT = (
-    r"^```.*?^```|^~~~.*?^~~~",
-    r"<!--.*?-->",
     r"<details>.*?</details>",
     r"^\*\*Quiz\.\*\*.*?(?=^\*\*In short\.\*\*)",
-    r"!\[[^\]]*\]\([^)\s]*\)",
     r"\$\$.*?\$\$",
     r"^ {4,}\S[^\n]*$",
     r"^\|[^\n]*$",
-    r"</?[a-z]+[^>\n]*>",
-    r"(?<=\])\([^)\s]*\)",
 )
 _DECIMAL = r"(?<![\w.])-?\d+(?:\.\d+(?:e-?\d+)?%?|e-?\d+|%)(?!\w)"
 
@@ -42,9 +37,10 @@ class Count(NamedTuple):
 
 def prose(text: str) -> str:
     """Return the text without what is not prose."""
+    text = comments.without_fences(text)
     for pattern in _OUT:
         text = comments.blank(pattern, text)
-    return re.sub(comments.ARXIV, "", text)
+    return re.sub(comments.ARXIV, "", comments.visible(text))
 
 
 def counted(text: str) -> list[Count]:

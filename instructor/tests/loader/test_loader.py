@@ -142,8 +142,6 @@ def test_right_file_passes_and_k_selects_one_task(room):
     lines = progress_lines(text)
     assert code == 0 and lines[3] == "passed (2 of 2)"
     assert lines[:3] + lines[4:] == ["written, not tested in this run"] * 4
-    code, text = run(room, "-q", "-k", "task4 and call", "--ignore=tests/test_bad_x.py", text=RIGHT)
-    assert progress_lines(text)[3] == "passed (1 of 1; 1 of 2 tests ran)"
 
 
 def test_a_test_file_that_cannot_be_read_hides_nothing(room):
@@ -221,15 +219,3 @@ def test_plain_locale_and_spawn_in_a_process_of_its_own(room):
     code, text = run(room, "-v", "--ignore=tests/test_bad_x.py", text=text, env=PLAIN)
     assert code == 1 and "2 failed, 3 passed, 3 deselected" in text
     assert "lab file: " in text and "NOT WRITTEN" in text and "mp.set" not in text
-
-
-# ============================================================== the real tests
-
-
-@pytest.mark.parametrize("n", TASKS)
-def test_stub_says_one_line_for_each_task(n):
-    """The one test that is kept of a task that is not written; test_selection.py has the others."""
-    code, text = run(ROOT, "-v", "-rN", "-p", "no:cacheprovider", "-k", f"task{n}")
-    tests = [line for line in text.split("\n") if line.startswith("tests/") and "::" in line]
-    assert code == 1 and len(tests) == 1 and tests[0].startswith(f"tests/test_task{n}_"), text
-    assert text.count(f"not written yet: Task {n}, {TASKS[n].name} (") == 1

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from notebooks import detective, experiments
+from notebooks import detective, experiments, trials
 from notebooks.experiments import RUNS, SEEDS, TABLE, load
 from notebooks.figures.style import first, last, mean, read_json
 
@@ -17,12 +17,15 @@ FILES |= {name: RUNS / f"{name}.json" for name in map(detective.name_of, detecti
 # ---------------------------------------------------------------- the table
 
 
-@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
-def test_every_row_can_be_trained(row):
-    pairs = [experiments.EDITS[row.edit]] if row.edit else []
-    lab = experiments.edited_lab(*pairs)
+ROWS = [(module, row) for module in (experiments, trials) for row in module.TABLE.values()]
+
+
+@pytest.mark.parametrize("module, row", ROWS, ids=[row.name for _, row in ROWS])
+def test_every_row_can_be_trained(module, row):
+    lab = experiments.edited_lab(*([module.EDITS[row.edit]] if row.edit else []))
     lab.GRPOConfig(**row.changes)
-    assert len(row.seeds) >= 5 and row.label.isascii()
+    assert row.seeds == module.SEEDS and row.label.isascii()
+    assert row.edit or row.name == "default" or row.changes.keys() - {"iters"}, "nothing is changed"
 
 
 @pytest.mark.parametrize("letter", detective.BUGS)
@@ -39,12 +42,13 @@ def test_text_to_replace_must_stand_once():
         experiments.edited_lab(("no such text", ""))
 
 
-def test_command_line_lists_and_rejects(capsys):
-    assert experiments.main(["--list"]) == 0
+@pytest.mark.parametrize("module", [experiments, trials])
+def test_command_line_lists_and_rejects(capsys, module):
+    assert module.main(["--list"]) == 0
     listed = capsys.readouterr().out
-    assert all(name in listed for name in TABLE)
+    assert all(name in listed for name in module.TABLE)
     with pytest.raises(SystemExit):
-        experiments.main(["no_such_name"])
+        module.main(["no_such_name"])
     assert "no_such_name" in capsys.readouterr().err
 
 
@@ -146,6 +150,32 @@ def test_default_runs_are_those_of_the_readme():
     for kept, run in zip(readme["runs"], load("default"), strict=True):
         for key, values in kept["history"].items():
             assert run["history"][key] == pytest.approx(values, rel=1e-3, abs=1e-9), key
+
+
+def test_kept_trials_are_those_of_the_table():
+    found = trials.stored()
+    assert set(found) == set(trials.TABLE)
+    assert trials.common_seeds() == {0, 1, 2}  # the chapter says "means of three seeds"
+    for name, record in found.items():
+        row = trials.TABLE[name]
+        assert (record["changes"], record["edit"]) == (row.changes, row.edit), name
+        assert record["commit"] and record["machine"] and record["command"].endswith(name)
+        for run in record["runs"]:
+            iters, history = row.changes.get("iters", 300), run["history"]
+            assert history["eval_iter"][-1] == iters and run["seconds"] > 0
+            assert len(history["kl"]) == iters // trials.WINDOW or "stopped" in run
+            assert all(map(math.isfinite, history["kl"] + history["acc_sampled"]))
+
+
+def test_trials_are_means_over_the_common_seeds(monkeypatch):
+    history = {"eval_iter": [0, 10], "kl": [1.0, 3.0]}
+    first = {"seed": 0, "history": history | {"acc_greedy": [0.5, 0.75]}}
+    second = {"seed": 1, "history": history | {"acc_greedy": [0.0, 0.0]}}
+    both = {"a": {"runs": [first, second]}, "b": {"runs": [first]}}
+    monkeypatch.setattr(trials, "stored", lambda: both)
+    assert trials.common_seeds() == {0}
+    assert trials.at("a", "acc_greedy") == 0.75 and trials.at("a", "acc_greedy", 0) == 0.5
+    assert trials.at("a", "kl", 10) == 1.0 and trials.at("a", "kl") == 2.0
 
 
 def test_results_are_small():

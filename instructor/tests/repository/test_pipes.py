@@ -45,36 +45,6 @@ def test_every_command_lets_its_reader_leave():
     assert {name for name in programs if "piped" not in guards[name]} == OTHERS.keys()
 
 
-def unheard(*words, both=False, cwd=TOP):
-    """Run a command whose reader has left before the first line; return (exit code, stderr)."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = subprocess.run(
-            [sys.executable, *words], cwd=cwd, env=os.environ | PLAIN | {"OMP_NUM_THREADS": "1"},
-            stdin=subprocess.DEVNULL, stdout=writer, stderr=writer if both else subprocess.PIPE,
-            timeout=300)
-    finally:
-        os.close(writer)
-    return done.returncode, done.stderr
-
-
-@pytest.mark.parametrize("words, code", [
-    ("-m notebooks.detective --list", 0),
-    ("-m notebooks.detective 1=A 2=A 3=A 4=A 5=A 6=A", 1),
-    ("-m notebooks.trials --list", 0),
-    ("-u -m notebooks.experiments --list", 0),
-    ("-m beyond.compare --list", 0),
-    ("-m beyond.foreign", 0),
-    ("-m tests.messages.hints", 0),
-    ("-m instructor.report no_such_folder", 2),
-])
-def test_a_command_without_a_reader_ends_as_it_would_have_ended(words, code):
-    got, said = unheard(*words.split())
-    assert (got, said if code == 0 else b"") == (code, b"")
-    assert unheard(*words.split(), both=True)[0] == code
-
-
 MANY = """
 import sys
 from lab15_run import piped
@@ -88,11 +58,13 @@ sys.exit(piped(main))
 """
 
 
-def test_the_work_is_done_to_its_end_and_what_was_read_is_whole(tmp_path):
+@pytest.mark.parametrize("flags", [[], ["-u"]], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("read", [0, 5])
+def test_the_work_is_done_to_its_end_and_what_was_read_is_whole(tmp_path, flags, read):
     env = os.environ | PLAIN | {"PYTHONPATH": str(TOP)}
-    with subprocess.Popen([sys.executable, "-c", MANY], cwd=tmp_path, env=env,
+    with subprocess.Popen([sys.executable, *flags, "-c", MANY], cwd=tmp_path, env=env,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        lines = [process.stdout.readline() for _ in range(5)]
+        lines = [process.stdout.readline() for _ in range(read)]
         process.stdout.close()
         assert process.wait(60) == 7
     assert all(line.split()[0] in (b"line", b"more") for line in lines)

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.labfile import ROOT, TASKS, cut, read_source
+from instructor.tests.lab_texts import RIGHT, STUB, edit, section
+from tests.labfile import ROOT
 
 CLEAR = "\033[2J\033[3J\033[H"
 
@@ -97,14 +98,9 @@ def save(path: Path, text: str, how: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def work_in_progress() -> tuple[str, str]:
-    """Return two texts: tasks 1 and 2 are written, 3 is right (or wrong), 4 and 5 are stubs."""
-    right = read_source(ROOT / "solutions" / "lab15_grpo.py")[0].split("\n")
-    stub = read_source(ROOT / "lab15_grpo.py")[0].split("\n")
-    lines = stub.copy()
-    own = {n: (start, end) for n, start, end in cut("\n".join(right)) if n in TASKS}
-    for n, start, end in reversed(cut("\n".join(stub))):
-        if n in (1, 2, 3):
-            lines[start:end] = right[slice(*own[n])]
-    text = "\n".join(lines)
-    return text, text.replace("d = ref_logp - logp", "d = logp - ref_logp")
+def work_in_progress() -> str:
+    """Return a text in which tasks 1 to 3 are written, and 4 and 5 are stubs."""
+    text = RIGHT
+    for number in (4, 5):
+        text = edit(text, (section(RIGHT, number), section(STUB, number)))
+    return text

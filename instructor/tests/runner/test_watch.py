@@ -25,18 +25,18 @@ def watching(folder, *options):
     from instructor.tests.runner import terminal as watch
 
     lab = folder / "lab15_grpo.py"
-    right, _ = watch.work_in_progress()  # tasks 1 to 3
+    right = watch.work_in_progress()
     watch.save(lab, right, "in place")
     terminal = watch.Terminal(lab, *options, env=PLAIN)
-    terminal.wait_for("> task4", 90)
+    terminal.wait_for("> task4", 180)
 
-    def save(text, words, how="in place"):
+    def save(text, words, how="in place", patience=PATIENCE):
         """Save, wait for the words, return the screen."""
         time.sleep(0.02)
         watch.save(lab, text, how)
-        return terminal.wait_for(words, PATIENCE)
+        return terminal.wait_for(words, patience)
 
-    save.lab, save.right, save.terminal, save.write = lab, right, terminal, watch.save
+    save.lab, save.right, save.terminal = lab, right, terminal
     try:
         yield save
     finally:
@@ -121,20 +121,10 @@ def test_all_pass_and_ctrl_c(tmp_path):
 
 
 def test_without_fork(tmp_path):
-    from instructor.tests.runner import terminal as watch
-
-    lab = tmp_path / "lab15_grpo.py"
-    right, wrong = watch.work_in_progress()
-    watch.save(lab, right, "in place")
     # Each process imports torch: on a busy machine that takes longer than a small limit allows.
-    terminal = watch.Terminal(lab, "--spawn", "--limit=60")
-    try:
-        terminal.wait_for("> task4", 180)
-        watch.save(lab, wrong, "rename")
-        terminal.wait_for("> task3", 180)
-        assert terminal.interrupt() == 0 and "Traceback" not in terminal.text
-    finally:
-        terminal.close()
+    with watching(tmp_path, "--spawn", "--limit=60") as save:
+        save(with_line(save.right, WRONG), "> task3", "rename", 180)
+        assert save.terminal.interrupt() == 0 and "Traceback" not in save.terminal.text
 
 
 # ============================================================== the parts

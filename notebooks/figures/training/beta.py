@@ -1,7 +1,7 @@
 """The price of KL: four values of beta, their accuracy, KL and entropy."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import AT_THE_END, compare, last, mean, new_figure, one_legend, sources
+from notebooks.figures.style import AT_THE_END, compare, ends, last, new_figure, one_legend, sources
 
 NAMES = {"beta0": ("0", "0"), "default": ("0_04", "0.04"), "beta02": ("0_2", "0.2"),
          "beta1": ("1", "1")}
@@ -13,9 +13,7 @@ def collect(_):
     summary = {}
     for name, (tag, _) in NAMES.items():
         for word, key in KEYS.items():
-            ends = last(load(name), key)
-            summary |= {f"{word}_{tag}": mean(ends), f"{word}_{tag}_min": min(ends),
-                        f"{word}_{tag}_max": max(ends)}
+            summary |= ends(f"{word}_{tag}", last(load(name), key))
     return {"summary": summary, "sources": sources(*NAMES)}
 
 

@@ -1,7 +1,7 @@
 """Inner steps and the clip: 1, 2 and 8 gradient steps on the same samples, and 8 without clip."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import LAST, compare, last, mean, new_figure, one_legend, sources
+from notebooks.figures.style import LAST, compare, ends, last, new_figure, one_legend, sources
 
 NAMES = {"inner1": ("1", "1 step"), "default": ("2", "2 steps"), "inner8": ("8", "8 steps"),
          "no_clip_8": ("8_noclip", "8 steps, no clip")}
@@ -15,9 +15,7 @@ def collect(_):
     for name, (tag, _) in NAMES.items():
         for word, key in KEYS.items():
             n = 300 if word in ("clip_frac", "ratio_max") else 50
-            ends = last(load(name), key, n)
-            summary |= {f"{word}_{tag}": mean(ends), f"{word}_{tag}_min": min(ends),
-                        f"{word}_{tag}_max": max(ends)}
+            summary |= ends(f"{word}_{tag}", last(load(name), key, n))
     return {"summary": summary, "sources": sources(*NAMES)}
 
 

@@ -1,7 +1,7 @@
 """Seven panels of five runs with the default settings: what a healthy run looks like."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import FROM_TO, band, first, last, mean, new_figure, sources
+from notebooks.figures.style import FROM_TO, band, ends, first, last, mean, new_figure, sources
 
 PANELS = ("reward", "loss", "entropy", "kl", "clip_frac", "frac_zero_signal")
 TITLES = {"reward": "mean reward", "loss": "loss (last inner step)",
@@ -16,9 +16,8 @@ def collect(_):
     for name, key in (("acc", "acc_sampled"), ("greedy", "acc_greedy"), ("reward", "reward"),
                       ("ent", "entropy"), ("kl", "kl"), ("clip", "clip_frac"),
                       ("zero", "frac_zero_signal")):
-        ends = last(runs, key)
-        summary |= {f"{name}_start": mean(first(runs, key)), f"{name}_end": mean(ends),
-                    f"{name}_end_min": min(ends), f"{name}_end_max": max(ends)}
+        summary[f"{name}_start"] = mean(first(runs, key))
+        summary |= ends(f"{name}_end", last(runs, key))
     summary |= {
         "loss_first_mean": mean(first(runs, "loss")), "loss_last_mean": mean(last(runs, "loss")),
         "seconds": mean([run["seconds"] for run in runs]),

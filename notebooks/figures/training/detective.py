@@ -8,7 +8,7 @@ from notebooks.figures.style import (
     AT_THE_END,
     QUANTITIES,
     band,
-    columns,
+    dotted,
     last,
     mean,
     new_figure,
@@ -70,8 +70,7 @@ def draw(results):
     for line, key, name in zip(grid, ROWS, NAMES):
         for axes, number in zip(line, NUMBERS):
             scaled(axes, key)
-            x, seeds = columns(base, key)
-            axes.plot(x, [mean(c) for c in seeds], "k:", lw=0.9)
+            dotted(axes, base, key)
             if key == "acc_sampled":
                 band(axes, runs_of(number), "acc_greedy")
                 axes.set_title(f"run {number}", weight="bold")

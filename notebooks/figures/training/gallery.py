@@ -7,9 +7,9 @@ from notebooks.figures.style import (
     AT_THE_END,
     QUANTITIES,
     band,
-    columns,
+    dotted,
+    ends,
     last,
-    mean,
     new_figure,
     sources,
 )
@@ -32,9 +32,7 @@ def collect(_):
     summary = {}
     for word, name in {"base": "default", **RUNS}.items():
         for tag, key in KEYS.items():
-            ends = last(load(name), key)
-            summary |= {f"{word}_{tag}": mean(ends), f"{word}_{tag}_min": min(ends),
-                        f"{word}_{tag}_max": max(ends)}
+            summary |= ends(f"{word}_{tag}", last(load(name), key))
     config = TABLE["lr_high"].changes
     return {"summary": summary | {"lr_value": config["lr"]},
             "sources": sources("default", *RUNS.values())}
@@ -54,8 +52,7 @@ def alt(results):
 def row(panels, runs, base):
     """Draw one run's row of panels over the default's dotted line."""
     for axes, key in zip(panels, PANELS):
-        x, seeds = columns(base, key)
-        axes.plot(x, [mean(c) for c in seeds], "k:", lw=0.9)
+        dotted(axes, base, key)
         if key == "acc_sampled":
             band(axes, runs, "acc_greedy")
             axes.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1))

@@ -4,6 +4,7 @@ from notebooks.experiments import load
 from notebooks.figures.style import (
     FROM_TO,
     compare,
+    ends,
     first,
     last,
     mean,
@@ -19,9 +20,8 @@ def collect(_):
     """Return the figure's results: the numbers quoted in prose, from the runs."""
     summary = {}
     for name, G in NAMES.items():
-        ends = last(load(name), "acc_sampled")
-        summary |= {f"acc_{G}": mean(ends), f"acc_{G}_min": min(ends), f"acc_{G}_max": max(ends),
-                    f"zero_{G}": mean(last(load(name), "frac_zero_signal")),
+        summary |= ends(f"acc_{G}", last(load(name), "acc_sampled"))
+        summary |= {f"zero_{G}": mean(last(load(name), "frac_zero_signal")),
                     f"zero_start_{G}": mean(first(load(name), "frac_zero_signal"))}
     return {"summary": summary, "sources": sources(*NAMES)}
 

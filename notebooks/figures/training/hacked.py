@@ -1,7 +1,7 @@
 """A reward that can be hacked: what the run is paid for, what it does, how long it speaks."""
 
 from notebooks.experiments import load
-from notebooks.figures.style import FROM_TO, band, first, last, mean, new_figure, sources
+from notebooks.figures.style import FROM_TO, band, ends, first, last, mean, new_figure, sources
 
 
 def collect(_):
@@ -10,9 +10,8 @@ def collect(_):
     summary = {}
     for word, key in (("reward", "reward"), ("true", "true_reward"), ("length", "length"),
                       ("acc", "acc_sampled"), ("greedy", "acc_greedy"), ("kl", "kl")):
-        ends = last(runs, key)
-        summary |= {f"{word}_start": mean(first(runs, key)), f"{word}_end": mean(ends),
-                    f"{word}_end_min": min(ends), f"{word}_end_max": max(ends)}
+        summary[f"{word}_start"] = mean(first(runs, key))
+        summary |= ends(f"{word}_end", last(runs, key))
     summary |= {"base_length_end": mean(last(base, "length")),
                 "base_acc_end": mean(last(base, "acc_sampled"))}
     return {"summary": summary, "sources": sources("hacked", "default")}

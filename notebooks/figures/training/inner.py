@@ -4,6 +4,8 @@ from notebooks.experiments import load
 from notebooks.figures.style import (
     SAMPLED,
     columns,
+    draw_seeds,
+    ends,
     last,
     looks,
     mean,
@@ -21,11 +23,10 @@ def collect(_):
     summary = {}
     for name, steps in NAMES.items():
         runs = load(name)
-        ends = last(runs, "acc_sampled")
         at = runs[0]["history"]["eval_iter"].index(EARLY)
         early = [run["history"]["acc_sampled"][at] for run in runs]
-        summary |= {f"acc_{steps}": mean(ends), f"acc_{steps}_min": min(ends),
-                    f"acc_{steps}_max": max(ends), f"acc_at_{EARLY}_{steps}": mean(early)}
+        summary |= ends(f"acc_{steps}", last(runs, "acc_sampled"))
+        summary[f"acc_at_{EARLY}_{steps}"] = mean(early)
     return {"summary": summary, "sources": sources(*NAMES)}
 
 
@@ -46,9 +47,7 @@ def draw(results):
         x, seeds = columns(load(name), "acc_sampled")
         for axes, factor in zip(panels, (1, steps)):
             at = [factor * i for i in x]
-            axes.fill_between(at, [min(c) for c in seeds], [max(c) for c in seeds],
-                              color=look["color"], alpha=0.15, lw=0)
-            axes.plot(at, [mean(c) for c in seeds], markevery=3, label=f"{steps} per batch", **look)
+            draw_seeds(axes, at, seeds, alpha=0.15, markevery=3, label=f"{steps} per batch", **look)
     panels[0].set(title="over iterations", xlabel="iteration", ylabel="sampled accuracy",
                   ylim=(0.4, 1))
     panels[1].set(title=f"over gradient steps, the first {SHOWN}", xlabel="gradient step",

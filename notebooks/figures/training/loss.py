@@ -1,23 +1,9 @@
 """The loss is no progress signal: loss and accuracy of one run, seed 0."""
 
+from statistics import correlation
+
 from notebooks.experiments import load
-from notebooks.figures.style import (
-    FROM_TO,
-    band,
-    first,
-    last,
-    mean,
-    new_figure,
-    points,
-    sources,
-)
-
-
-def correlation(x, y):
-    """Return Pearson's correlation of two lists."""
-    a, b = [v - mean(x) for v in x], [v - mean(y) for v in y]
-    top = sum(p * q for p, q in zip(a, b))
-    return top / (sum(p * p for p in a) * sum(q * q for q in b)) ** 0.5
+from notebooks.figures.style import FROM_TO, band, first, last, mean, new_figure, points, sources
 
 
 def collect(_):

@@ -1,7 +1,7 @@
 """pass@k before and after training: one right answer among k samples."""
 
 from notebooks.experiments import SIZES, load
-from notebooks.figures.style import SAMPLED, against_white, mean, new_figure, sources
+from notebooks.figures.style import SAMPLED, against_white, ends, new_figure, sources
 
 
 def collect(_):
@@ -10,8 +10,8 @@ def collect(_):
     summary = {}
     for i, k in enumerate(SIZES):
         after = [run["history"]["pass_at"][-1][i] for run in runs]
-        summary |= {f"before_{k}": runs[0]["history"]["pass_at"][0][i], f"after_{k}": mean(after),
-                    f"after_{k}_min": min(after), f"after_{k}_max": max(after)}
+        summary[f"before_{k}"] = runs[0]["history"]["pass_at"][0][i]
+        summary |= ends(f"after_{k}", after)
     return {"summary": summary, "sources": sources("default")}
 
 
