@@ -78,10 +78,6 @@ TEXTS = {
         "there are rewards other than 0 and 1: return what tinylm.reward gives, not centred, "
         "normalised or weighted (that is for Task 2)."
     ),
-    "rewards_grad": (
-        "the rewards take gradients. They are numbers that were measured: nothing flows back "
-        "through them."
-    ),
     "temperature_other": (
         "sample got a temperature that is neither the one of the call nor the default: what is "
         "passed in its place?"
