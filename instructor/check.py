@@ -25,6 +25,7 @@ from typing import NamedTuple
 from lab15_run import piped
 from tests.labfile import TASKS
 
+from . import at_least_one
 from .variants import runner
 from .variants.catalog import CHAFFS, WHEATS, Variant, chaffs, cut_at, trivial, wheats
 
@@ -233,7 +234,8 @@ def arguments(args: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--task", type=int, choices=list(TASKS), help="only the variants of a task")
     parser.add_argument("--only", metavar="ID", help="only one variant; shows all its messages")
-    parser.add_argument("-j", "--jobs", type=int, default=2, help="processes at a time (default 2)")
+    parser.add_argument("-j", "--jobs", type=at_least_one, default=2,
+                        help="processes at a time (default 2)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the verdicts to FILE")
     parser.add_argument("--wheats", type=Path, default=WHEATS, help=argparse.SUPPRESS)
     parser.add_argument("--chaffs", type=Path, default=CHAFFS, help=argparse.SUPPRESS)

@@ -29,6 +29,7 @@ import torch
 from lab15_run import counted, piped
 from tests.labfile import ascii_line
 
+from . import at_least_one
 from .box import syscalls
 from .grading import points
 from .grading.bwrap import PREFIX, complaint, python, sweep
@@ -72,7 +73,8 @@ def arguments(args):
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("submissions", type=Path, metavar="SUBMISSIONS")
     parser.add_argument("--out", type=Path, required=True, metavar="OUT")
-    parser.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="files at a time")
+    parser.add_argument("-j", "--jobs", type=at_least_one, default=1, metavar="N",
+                        help="files at a time")
     parser.add_argument(
         "--seed-file",
         type=Path,
@@ -270,6 +272,9 @@ def prepare(flags, unpacked):
     say(group.lines)
     if flags.student:
         found = [s for s in found if fnmatch.fnmatchcase(s.student, flags.student)]
+        if not found:
+            print(f"--student {ascii_line(flags.student)}: fits none of the "
+                  f"{counted(len(everybody), 'student')} here")
     if flags.regrade:
         found = [classlist.one(flags.regrade, found)]
     course = Course(seed_of(flags))

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from lab15_run import piped
 from tests.labfile import ROOT, TASKS
 
+from . import at_least_one
 from .variants import runner
 from .variants.catalog import Variant
 from .variants.mutators import Mutant, mutants
@@ -138,7 +139,8 @@ def main(args: Sequence[str] | None = None) -> int:
         description="Test machine-made mutants of the solution; slow.",
     )
     parser.add_argument("--task", type=int, choices=list(TASKS), help="only the mutants of a task")
-    parser.add_argument("-j", "--jobs", type=int, default=2, help="processes at a time (default 2)")
+    parser.add_argument("-j", "--jobs", type=at_least_one, default=2,
+                        help="processes at a time (default 2)")
     flags = parser.parse_args(args)
     start, reasons = time.monotonic(), equivalents()
     tasks = [flags.task] if flags.task else list(TASKS)

@@ -53,7 +53,7 @@ def pytest_addoption(parser):
         help="print the first N hints (default 1) for the task that is tested",
     )
     group.addoption(
-        "--limit", type=float, default=SECONDS, metavar="SECONDS",
+        "--limit", type=how_long, default=SECONDS, metavar="SECONDS",
         help="time after which a test is stopped (default %(default)g; 0: never)",
     )
 
@@ -67,6 +67,18 @@ def how_many(text):
     if text not in ("1", "2", "3"):
         raise argparse.ArgumentTypeError(f"{text!r}: say --hints=1 to --hints=3, or --hints last")
     return int(text)
+
+
+def how_long(text):
+    """Read the SECONDS of --limit=SECONDS.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no number of at least 0, or more than a day.
+    """
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) <= 86400:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r}: say a number of seconds up to 86400; 0: no limit")
 
 
 def pytest_configure(config):

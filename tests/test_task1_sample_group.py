@@ -155,7 +155,16 @@ def _check_rewards(call, right, got, guesses=(), size=G):
     shapes = [("task1.rewards_2d", square), ("task1.rewards_2d", [[r] for r in right])]
     if isinstance(got, torch.Tensor) and got.dtype != torch.float32:
         fail(call, expected, f"{got.dtype}, shape {tuple(got.shape)}", "task1.rewards_dtype")
+    if guesses and cause(right, got, guesses) is None and _other_numbers(got, len(right)):
+        guesses = [("task1.rewards_scaled", got)]
     compare(call, right, got, [*guesses, *shapes])
+
+
+def _other_numbers(got, size):
+    """Return whether the rewards have the right form, but entries other than 0 and 1."""
+    if not isinstance(got, torch.Tensor) or got.shape != (size,):
+        return False
+    return not bool((got.isnan() | (got == 0) | (got == 1)).all())
 
 
 def _pairs():
@@ -167,11 +176,19 @@ def _wrong_rewards(score):
     """Return the rewards of known mistakes where `score` stands for tinylm.reward."""
     pairs = _pairs()
     tiled = [score(*pair) for pair in zip(RESPONSES, ANSWERS * G, strict=True)]
+    P = len(ANSWERS)
+    blocks = [[i // P % P for i in range(P * G)], [min(i // P, P - 1) for i in range(P * G)]]
+    by_P = [[score(RESPONSES[i], ANSWERS[k]) for i, k in enumerate(rows)] for rows in blocks]
     return [
         ("task1.answers_tiled", tiled),
         ("task1.answers_not_repeated", tiled[: len(ANSWERS)]),
         ("task1.reward_swapped", [score(answer, text) for text, answer in pairs]),
+        *[("task1.answers_by_P", rewards) for rewards in by_P],
+        ("task1.answers_reversed", [score(text, answer) for text, answer in
+                                    zip(RESPONSES, [a for a in ANSWERS[::-1] for _ in range(G)])]),
         ("task1.contains", [float(answer in text) for text, answer in pairs]),
+        ("task1.contains", [float(text.startswith(answer)) for text, answer in pairs]),
+        ("task1.contains", [float(text.endswith(answer)) for text, answer in pairs]),
         ("task1.as_numbers", [float(int(text) == int(answer)) for text, answer in pairs]),
         ("task1.minus_one", [2 * score(*pair) - 1 for pair in pairs]),
         ("task1.reward_inverted", [1 - score(*pair) for pair in pairs]),
@@ -186,6 +203,10 @@ def test_task1_calls_sample_once_with_every_prompt_G_times_in_a_row(lab):
 def test_task1_decodes_the_responses(lab):
     """The responses are P*G strings, in the order of the rows, without the prompt."""
     got = run(lab).result["responses"]
+    if isinstance(got, list) and got and all(isinstance(row, (list, tuple)) for row in got):
+        kind = f"a list of {len(got)} {type(got[0]).__name__}s: {str(got)[:50]!a}"
+        wanted = f"a list of {len(RESPONSES)} strings"
+        fail(f"{CALL}: responses", wanted, kind, "task1.responses_nested")
     if not isinstance(got, list) or not all(isinstance(text, str) for text in got):
         kind = f"{type(got).__name__}: {str(got)[:70]!a}"
         fail(f"{CALL}: responses", f"a list of {len(RESPONSES)} strings", kind, "any.type")
@@ -195,6 +216,8 @@ def test_task1_decodes_the_responses(lab):
     }
     if got != RESPONSES:
         names = [name for name, value in known.items() if value == got]
+        if not names and len(got) == len(RESPONSES):
+            names = ["task1.responses_changed"]
         fail(f"{CALL}: responses", " ".join(RESPONSES), " ".join(got), *names)
 
 
@@ -202,8 +225,10 @@ def test_task1_scores_every_row_against_its_own_answer(lab):
     """The rewards are 1.0 where the response is exactly the answer of its prompt, else 0.0."""
     # 85 once in the first group, 10 twice in the second, 3 twice in the third
     right = [0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 0, 1]
-    got = run(lab).result["rewards"]
-    _check_rewards(f"{CALL}: rewards", right, got, _wrong_rewards(tinylm.reward))
+    result = run(lab).result
+    # Where the responses are wrong already, they are the cause.
+    guesses = _wrong_rewards(tinylm.reward) if result["responses"] == RESPONSES else []
+    _check_rewards(f"{CALL}: rewards", right, result["rewards"], guesses)
 
 
 def test_task1_scores_with_the_reward_of_tinylm(lab):
@@ -251,6 +276,8 @@ def test_task1_passes_the_temperature_on(lab, named, right):
     args = run(lab, size=3, **named).sample.args
     call = f"{call_text(size=3)[:-1]}, temperature={right}): arguments of sample"
     guesses = [("task1.temperature", 1.0), ("task1.temperature_inverted", 1 / right)]
+    if cause(right, args["temperature"], guesses) is None:
+        guesses = [("task1.temperature_other", args["temperature"])]
     compare(f"{call}: temperature", right, args["temperature"], guesses)
     if args["greedy"]:
         fail(call, "greedy=False", f"greedy={args['greedy']}", "task1.greedy")

@@ -203,6 +203,8 @@ def test_task5_reports_the_entropy_of_the_policy(lab):
             ("task5.entropy_sum", mean * sum(LENGTHS)),
             ("task5.entropy_of_samples", -total / sum(LENGTHS)),
             ("task5.entropy_of_samples", -total / sum(map(len, ROLLOUT[0]))),
+            ("task5.entropy_of_samples", -total / len(LENGTHS)),
+            ("task5.entropy_per_response", mean * sum(LENGTHS) / len(LENGTHS)),
         ]
     compare(f"{done.call}: result['entropy']", right[0], got, guesses)
 

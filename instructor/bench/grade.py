@@ -23,6 +23,7 @@ from pathlib import Path
 from lab15_run import counted, piped
 from tests.labfile import ROOT
 
+from .. import at_least_one
 from ..variants.catalog import chaffs, wheats
 
 
@@ -114,8 +115,8 @@ def main(args: list[str] | None = None) -> int:
     """Run the command; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m instructor.bench.grade", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--count", type=int, default=200, metavar="N", help="submissions")
-    parser.add_argument("--jobs", type=int, nargs="+", default=[1, 2], metavar="N")
+    parser.add_argument("--count", type=at_least_one, default=200, metavar="N", help="submissions")
+    parser.add_argument("--jobs", type=at_least_one, nargs="+", default=[1, 2], metavar="N")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     flags = parser.parse_args(args)
     with tempfile.TemporaryDirectory(prefix="lab15-bench-") as folder:

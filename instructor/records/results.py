@@ -196,7 +196,8 @@ def _from_system(extra, sub):
     if sub.path is None:
         return  # then the note is the reason why there are no points
     old, new = extra.get("about_file", ""), clean(sub.note)
-    notes = [note for note in extra["notes"] if note not in (old, clean(sub.note, 160))]
+    same = (old, new, sub.note, clean(sub.note, 160))  # as other versions wrote it, too
+    notes = [note for note in extra["notes"] if note not in same]
     extra |= {"about_file": new, "notes": [new, *notes] if new else notes}
 
 

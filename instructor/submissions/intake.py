@@ -509,6 +509,11 @@ def read(path):
         if getattr(error, "errno", None) in BLIND:
             raise Unseen(why) from None
         return None, why
+    return _checked(data)
+
+
+def _checked(data):
+    """Return (bytes, "") of what may be a lab file, or (None, what is wrong with it)."""
     if len(data) > LARGEST:
         return None, f"it is larger than {LARGEST >> 10} KiB"
     if data.count(b"\n") + data.count(b"\r") > LINES:
@@ -520,6 +525,8 @@ def read(path):
         return (data, "") if text else (None, "it is in UTF-16; save it as UTF-8")
     if b"\0" in data:
         return None, "it holds zero bytes, as no text does; save it as UTF-8"
+    if data.lstrip().startswith(b"{") and b'"nbformat"' in data:
+        return None, "it is a notebook under the name of a .py file; export it as Python"
     return data, ""
 
 

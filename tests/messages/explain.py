@@ -26,7 +26,7 @@ import torch
 from ..labfile import TASKS, ascii_line, error_text, is_real, lab_frames
 from ..mistakes import task1, task2, task3, task4, task5
 from ..spec import nested
-from ..spec.nested import same
+from ..spec.nested import near, same
 
 WIDTH, MOST = 80, 9  # columns and lines of a message
 INDENT = " " * 10
@@ -57,6 +57,11 @@ GENERAL = {
         None,
     ),
     "any.half": ("float16 and bfloat16 keep too few digits: compute in float32.", None),
+    "any.close": (
+        "close to the right numbers, but not equal: is something rounded, or computed in half "
+        "precision on the way, or is a small number added, left out or in the wrong place?",
+        None,
+    ),
     "any.nan": ("NaN: a 0/0, an inf - inf, or the log or root of a negative number.", None),
 }
 
@@ -212,7 +217,10 @@ def compare(call, expected, yours, guesses=(), atol=1e-4, rtol=1e-4, order=(), k
         found = "any.nan"
     if found is None and _is_half(yours) and same(yours, expected, 2e-2, 2e-2):
         found = "any.half"
-    index = next(i for i, (a, b) in enumerate(pairs) if not nested.near(b, a, atol, rtol))
+    near_miss = 0.01 * max(map(abs, right))
+    if found is None and all(near(x, r, near_miss, 0) for r, x in pairs):
+        found = "any.close"
+    index = next(i for i, (a, b) in enumerate(pairs) if not near(b, a, atol, rtol))
     digits = 4 if number(pairs[index][0]) != number(pairs[index][1]) else 7
     where = _place(index, nested.shape(nested.values(expected)))
     room = ROOM - len(where)

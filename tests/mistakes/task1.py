@@ -42,9 +42,20 @@ TEXTS = {
         "only the first P rows are scored: the answers were not repeated G times, and zip stops "
         "at the end of the shorter list."
     ),
+    "responses_changed": (
+        "these are not the texts that decode_responses gives: something was cut off, added or "
+        "replaced. Return them as they are."
+    ),
+    "responses_nested": (
+        "the responses are still in groups; the docstring promises one flat list of P*G strings."
+    ),
+    "answers_by_P": (
+        "the answer of a row was looked up in blocks of P rows; a block, that is a group, has G."
+    ),
+    "answers_reversed": "the answers are in reverse order; the responses are not.",
     "contains": (
-        "a response that only contains the answer (185 for 85) got the reward; tinylm.reward "
-        "wants exactly the answer."
+        "a longer response with the answer in it (such as 185 for 85, or 100 for 10) got the "
+        "reward; tinylm.reward wants exactly the answer."
     ),
     "as_numbers": (
         "response and answer were compared as numbers (085 and 85 are equal then); tinylm.reward "
@@ -63,6 +74,14 @@ TEXTS = {
     "rewards_dtype": "the rewards must be a float32 tensor.",
     "rewards_2d": "the rewards are one flat row of P*G numbers; do not reshape them here.",
     "temperature": "the temperature that sample_group was given did not reach sample.",
+    "rewards_scaled": (
+        "there are rewards other than 0 and 1: return what tinylm.reward gives, not centred, "
+        "normalised or weighted (that is for Task 2)."
+    ),
+    "temperature_other": (
+        "sample got a temperature that is neither the one of the call nor the default: what is "
+        "passed in its place?"
+    ),
     "temperature_inverted": "sample got 1 / temperature; it divides the logits by it itself.",
     "greedy": "greedy=True takes the likeliest token: all G responses of a group are the same.",
     "max_new_tokens": "sample was called with a max_new_tokens other than its default.",

@@ -3,6 +3,7 @@
 A text must be true of every way to make the mistake, and must not contain the right code.
 """
 
+from ..spec.nested import flat, values
 from .arithmetic import div, mean, root, std
 
 TEXTS = {
@@ -63,6 +64,16 @@ TEXTS = {
         "loses its digits in float32. Subtract the mean before you square."
     ),
     "g1": "a group of one has mean = reward and std = 0, so its advantage is 0.",
+    "whole_numbers": (
+        "the rewards were turned into whole numbers, or into 0 and 1; rewards may be fractions."
+    ),
+    "part_of_group": (
+        "mean or std comes from a part of the group only: check where the slice ends."
+    ),
+    "last_group": "the last group is missing, its results are 0: check where the loop ends.",
+    "equal_groups": (
+        "in a group with equal rewards, the mean was not subtracted; its advantages are 0."
+    ),
     # eps
     "no_eps": "eps is missing: the std of a group with equal rewards is 0, and 0/0 is NaN.",
     "eps_ignored": "the argument eps is ignored: another number is added to the std.",
@@ -75,6 +86,7 @@ TEXTS = {
     "eps_weight": "eps itself is added to the std, not a multiple or a power of it.",
     "eps_times": "the std was multiplied by eps; eps is added to it.",
     "eps_alone": "the centred rewards are divided by eps alone; the std is missing.",
+    "eps_elsewhere": "eps is used in a second place, too; it is added to the std and nowhere else.",
     "eps_outside": (
         "eps was not added to the std: it is outside the divisor. Check the parentheses."
     ),
@@ -109,6 +121,7 @@ def _contiguous(n, G):
 # Stage arguments: group = the rewards of the group, r = all rewards, k = position in the group,
 # i = position in r.
 RIGHT = {
+    "input": lambda x: x,
     "cut": _contiguous,
     "base": lambda group, r, k, i: mean(group),
     "spread": lambda group, r, k, i: std(group),
@@ -128,6 +141,7 @@ def run(stages, probe, key="value"):
     """
     rewards, G, scale_std, eps = probe
     s = {**RIGHT, **stages}
+    rewards = [s["input"](x) for x in rewards]
     result = [0.0] * len(rewards)
     for rows in s["cut"](len(rewards), G):
         group = [rewards[i] for i in rows]
@@ -211,6 +225,18 @@ def _by_position(result, r, G):
     return [x for k in range(G) for x in result[k::G]]
 
 
+def clamped_at(yours):
+    """Return the mistake of a clamp at the largest number that came back, whatever that is.
+
+    Args:
+        yours: dict name -> outcome of the student's function, or None if the call raised.
+    """
+    outcomes = [mine["value"] for mine in yours.values() if mine]
+    numbers = [x for value in outcomes for x in flat(values(value)) if isinstance(x, float)]
+    size = max(map(abs, numbers), default=0.0)
+    return [("task2.clamped", {"finish": _clamped(size)})] if size > 0 else []
+
+
 def _clamped(size):
     return lambda result, r, G: [min(max(x, -size), size) for x in result]
 
@@ -220,6 +246,14 @@ def _again(less):
         return [div(x - mean(result), std(result, less) + 1e-4) for x in result]
 
     return finish
+
+
+def _formula_eps(function):
+    """Change the difference that is divided, whatever scale_std is."""
+    return {
+        "scaled": lambda x, base, spread, eps: div(function(x, base, eps), spread + eps),
+        "unscaled": lambda x, base, spread, eps: function(x, base, eps),
+    }
 
 
 def _divisor(function):
@@ -277,12 +311,29 @@ TABLE = [
     ("task2.factor", {"finish": lambda result, r, G: [x / 2 for x in result]}),
     ("task2.twice", {"finish": _again(0)}),
     ("task2.twice", {"finish": _again(1)}),
-    *[("task2.clamped", {"finish": _clamped(size)}) for size in (1.0, 2.0, 3.0, 5.0)],
     ("task2.raw_rewards", {"finish": lambda result, r, G: list(r)}),
     ("task2.not_centred", _base(lambda g, r, k: 0.0)),
     ("task2.not_centred", {"scaled": lambda x, b, s, e: div(x, s + e)}),
     ("task2.not_centred", {"unscaled": lambda x, b, s, e: x}),
     ("task2.mean_added", _base(lambda g, r, k: -mean(g))),
+    ("task2.part_of_group", _base(lambda g, r, k: mean(g[:-1] or g))),
+    ("task2.part_of_group", _base(lambda g, r, k: mean(g[1:] or g))),
+    ("task2.part_of_group", _spread(lambda g, r, k: std(g[:-1] or g))),
+    ("task2.part_of_group", _spread(lambda g, r, k: std(g[1:] or g))),
+    *[("task2.part_of_group", {**_base(lambda g, r, k, cut=cut: mean(g[cut] or g)),
+                               **_spread(lambda g, r, k, cut=cut: std(g[cut] or g))})
+      for cut in (slice(-1), slice(1, None))],
+    ("task2.last_group", {"finish": lambda result, r, G: result[:-G] + [0.0] * G}),
+    ("task2.equal_groups", _base(lambda g, r, k: mean(g) if min(g) < max(g) else 0.0)),
+    ("task2.equal_groups", {
+        **_base(lambda g, r, k: mean(g) if min(g) < max(g) else 0.0),
+        "scaled": lambda x, b, s, e: div(x - b, s + e) if s else x - b,
+    }),
+    ("task2.whole_numbers", {"input": lambda x: float(int(x))}),
+    ("task2.whole_numbers", {"input": lambda x: float(x > 0)}),
+    ("task2.whole_numbers", {"input": lambda x: float(x != 0)}),
+    ("task2.whole_numbers", {"input": lambda x: float(x == 1)}),
+    ("task2.whole_numbers", {"input": lambda x: float(round(x))}),
     ("task2.leave_one_out", {"base": lambda g, r, k, i: mean(g[:k] + g[k + 1 :])}),
     ("task2.sum", _base(lambda g, r, k: sum(g))),
     ("task2.median", {"base": _median}),
@@ -291,6 +342,9 @@ TABLE = [
     ("task2.variance", _divisor(lambda s, e: s * s + e)),
     ("task2.variance", {**_divisor(lambda s, e: s * s + e), **_spread(lambda g, r, k: std(g, 1))}),
     ("task2.other_spread", {"spread": _mean_abs}),
+    ("task2.other_spread", _spread(lambda g, r, k: max(abs(x - mean(g)) for x in g))),
+    ("task2.other_spread", _spread(lambda g, r, k: max(g))),
+    ("task2.other_spread", _spread(lambda g, r, k: sum(abs(x - mean(g)) for x in g))),
     ("task2.other_spread", _spread(lambda g, r, k: max(g) - min(g))),
     ("task2.other_spread", _spread(lambda g, r, k: root(sum((x - mean(g)) ** 2 for x in g)))),
     ("task2.other_spread", _spread(lambda g, r, k: root(mean([x * x for x in g])))),
@@ -312,6 +366,10 @@ TABLE = [
     ("task2.eps_alone", _divisor(lambda s, e: e)),
     ("task2.eps_outside", {"scaled": lambda x, b, s, e: div(x - b, s) + e}),
     ("task2.eps_outside", {"scaled": lambda x, b, s, e: div(x - b + e, s)}),
+    ("task2.eps_elsewhere", {"scaled": lambda x, b, s, e: div(x - b, s + e) + e}),
+    ("task2.eps_elsewhere", {"scaled": lambda x, b, s, e: div(x - b + e, s + e)}),
+    ("task2.eps_elsewhere", _formula_eps(lambda x, b, e: x - b + e)),
+    ("task2.eps_elsewhere", _formula_eps(lambda x, b, e: x - b - e)),
     ("task2.parentheses", {"scaled": lambda x, b, s, e: x - div(b, s + e)}),
     ("task2.parentheses", {"scaled": lambda x, b, s, e: div(x, s + e) - b}),
     ("task2.always_scaled", {"unscaled": RIGHT["scaled"]}),

@@ -1,5 +1,7 @@
 """The known mistakes of Task 3: what a message says, and which stage of k3 each replaces."""
 
+import math
+
 from .arithmetic import div, exp, expm1, log, mean, nudge
 
 TEXTS = {
@@ -28,6 +30,9 @@ TEXTS = {
     "exp_missing": "the ratio pi_ref/pi_theta is missing: d itself is used instead.",
     "negated": "every sign is reversed: k3 is never negative.",
     "factor": "every number is off by the same factor of 2.",
+    "abs": "the sign of d is lost: k3 is not the same for d and -d.",
+    "series": "this is the beginning of a series for k3, right only where d is small.",
+    "parentheses": "1 is subtracted from d, in the exponent. Check the parentheses.",
     "weighted": (
         "the numbers are weighted by a probability. The tokens were sampled, so the average "
         "over them does the weighting already."
@@ -95,6 +100,10 @@ def _token(function):
     return {"token": function}
 
 
+def _series(d, n):
+    return sum(d**k / math.factorial(k) for k in range(2, n + 1))
+
+
 def _clamped(low, high):
     def token(a, still, b):
         # Outside the range the clamped d is a constant, and so is k3.
@@ -131,6 +140,13 @@ TABLE = [
     ("task3.logs_divided", _token(lambda a, still, b: exp(div(b, a)) - div(b, a) - 1)),
     ("task3.log_of_d", _token(lambda a, still, b: exp(b - a) - log(b - a) - 1)),
     ("task3.log_of_d", _token(lambda a, still, b: (b - a) - log(b - a) - 1)),
+    ("task3.abs", _token(lambda a, still, b: exp(abs(b - a)) - abs(b - a) - 1)),
+    ("task3.abs", _token(lambda a, still, b: exp(b - a) - abs(b - a) - 1)),
+    ("task3.abs", _token(lambda a, still, b: exp(abs(b - a)) - (b - a) - 1)),
+    *[("task3.series", _token(lambda a, still, b, n=n: _series(b - a, n))) for n in (3, 4, 5)],
+    ("task3.parentheses", _token(lambda a, still, b: exp(b - a - 1) - (b - a))),
+    ("task3.parentheses", _token(lambda a, still, b: exp(b - a - 1) - (b - a) - 1)),
+    ("task3.parentheses", _token(lambda a, still, b: exp(b - a - (b - a) - 1))),
     ("task3.other_k3", _token(lambda a, still, b: exp(b - a) * (b - a) - exp(b - a) + 1)),
     ("task3.sign+task3.one_missing", _token(lambda a, still, b: exp(a - b) - (a - b))),
     ("task3.d_added+task3.one_missing", _token(lambda a, still, b: exp(b - a) + (b - a))),

@@ -39,6 +39,7 @@ TEXTS = {
     "ratio_detached": "right value, but the ratio is cut off from the gradient.",
     "old_ignored": "old_logp plays no part in the ratio.",
     "ratio_of_row": "one ratio is used for a whole response; here every token has its own.",
+    "ratio_limited": "the ratio, or its log, is held in a range of its own before the clip.",
     "logp_not_ratio": "logp is multiplied by A where the ratio belongs.",
     "term_detached": "right value, wrong gradient: one of the two terms in the min is detached.",
     # the advantage
@@ -96,12 +97,23 @@ TEXTS = {
     ),
     "over_T": "row sums are divided by the padded width T, not by the response's own length.",
     "mask_ignored": "padding counts in the sum over a response; the mask must exclude it.",
-    "mask_on_ratio": "the mask only changes the ratio; padding still counts in the average.",
+    "mask_on_ratio": (
+        "the mask changes the ratio (or the KL term, too), not the average: padding still counts "
+        "there."
+    ),
     "sum_over_tokens": "the sum over a response is not divided by its number of tokens.",
     "longest": "all rows are divided by the same length; each has its own number of tokens.",
     "sum_over_rows": "the sum over the responses is not divided by their number B.",
     "sum_over_all": "everything is summed; each response and then the batch must be averaged.",
     "length_wrong": "the number of tokens of a response is off by one.",
+    "token_dropped": (
+        "the first or the last token of a response is left out of its average; the mask marks all "
+        "tokens that count, END included."
+    ),
+    "token_too_many": (
+        "one position behind the end of a response counts in its average; the mask marks all "
+        "tokens that count, END included."
+    ),
     "by_column": (
         "a sum or a count runs down the columns, over the responses; each response is averaged "
         "over its own tokens, which are a row."
@@ -113,6 +125,9 @@ TEXTS = {
     "not_negated": "wrong sign: the objective is maximised, so the loss is its negative.",
     # the stats
     "stat_kl_padding": '"kl" counts padding (in its sum or in its count).',
+    "stat_kl_tokens": (
+        '"kl" leaves out the first or the last token of a response, or counts one behind its end.'
+    ),
     "stat_kl_rows": '"kl" is a mean of row means; it is the mean over all real tokens at once.',
     "stat_kl_sum": '"kl" is a sum over tokens; it must be the mean over all real tokens.',
     "stat_kl_beta": '"kl" is multiplied by beta; it is the mean k3 itself.',
@@ -288,6 +303,37 @@ def _masked_ratio(p, x, i, t):
     return exp((x[i][t] - p.old_logp[i][t]) * p.mask[i][t])
 
 
+def _masked_k3(p, x, i, t):
+    return _k3((p.ref_logp[i][t] - x[i][t]) * p.mask[i][t])
+
+
+def _without_first(marks):
+    return [0.0, *marks[1:]]
+
+
+def _without_last(marks):
+    return [*marks[1:], 0.0]  # of real tokens; these stand at the start of a row
+
+
+def _with_next(marks):
+    return [1.0, *marks[:-1]]
+
+
+def _other_mask(obj, p, change, counted):
+    """Average each row over the tokens of a changed mask.
+
+    Args:
+        obj: matrix.
+        p: the probe.
+        change: function row of the mask -> row.
+        counted: whether the row's length is that of the changed mask, too.
+    """
+    marks = [change(row) for row in p.mask]
+    totals = sums(obj, p._replace(mask=marks))
+    sizes = [sum(row) for row in (marks if counted else p.mask)]
+    return mean([x / max(n, 1) for x, n in zip(totals, sizes)])
+
+
 def _along_positions(p, i, t):
     if len(p.mask) not in (1, len(p.mask[i])):
         raise ValueError("shapes do not fit")
@@ -439,11 +485,20 @@ SURROGATE = [
     ("task4.ratio_of_row", _row_ratio(mean, masked=False)),
     ("task4.ratio_of_row", _row_ratio(sum)),
     ("task4.ratio_of_row", _row_ratio(sum, masked=False)),
+    *[
+        ("task4.ratio_limited", _ratio(lambda a, still, old, ref, c=c: exp(_clip(a - old, -c, c))))
+        for c in (1.0, 2.0, 3.0, 5.0, 10.0)
+    ],
+    *[
+        ("task4.ratio_limited", _ratio(lambda a, still, old, ref, c=c: min(exp(a - old), c)))
+        for c in (2.0, 3.0, 5.0, 10.0, 100.0, 1000.0, 1e4)
+    ],
     ("task4.logp_not_ratio", {"unclipped": lambda rho, A, x: x * A}),
     ("task4.logp_not_ratio", {"unclipped": lambda rho, A, x: x * A} | _pick(lambda un, cl, A: un)),
     ("task4.term_detached", {"sees": lambda x, still: (still, x)}),
     ("task4.term_detached", {"sees": lambda x, still: (x, still)}),
     ("task4.broadcast", {"adv": _along_positions}),
+    ("task4.broadcast", {"adv": lambda p, i, t: p.adv[(i * len(p.mask[0]) + t) % len(p.adv)]}),
     ("task4.adv_sign", {"adv": lambda p, i, t: -p.adv[i]}),
     ("task4.adv_abs", {"adv": lambda p, i, t: abs(p.adv[i])}),
     ("task4.adv_missing", {"adv": lambda p, i, t: 1.0}),
@@ -523,6 +578,19 @@ MEANS = [
     ("task4.mask_ignored", _means(surrogate=_unmasked_sums)),
     ("task4.mask_on_ratio", {"ratio": _masked_ratio, **_aggregate(all_mean)}),
     ("task4.mask_on_ratio", {"ratio": _masked_ratio, **_aggregate(_unmasked_sums)}),
+    *[
+        ("task4.mask_on_ratio", {"ratio": _masked_ratio, "k3": _masked_k3, **_aggregate(how)})
+        for how in (all_mean, _unmasked_sums)
+    ],
+    *[
+        (name, _aggregate(lambda obj, p, cut=cut, n=n: _other_mask(obj, p, cut, n)))
+        for name, cut in (
+            ("task4.token_dropped", _without_first),
+            ("task4.token_dropped", _without_last),
+            ("task4.token_too_many", _with_next),
+        )
+        for n in (True, False)
+    ],
     ("task4.sum_over_tokens", _aggregate(lambda obj, p: mean(sums(obj, p)))),
     ("task4.longest", _aggregate(lambda obj, p: div(mean(sums(obj, p)), max(lengths(p))))),
     ("task4.sum_over_rows", _aggregate(lambda obj, p: per_response(obj, p) * len(p.mask))),
@@ -594,6 +662,11 @@ STATS = [
     ("task4.stat_kl_padding", _kl(all_mean)),
     ("task4.stat_kl_padding", _kl(over_T)),
     ("task4.stat_kl_padding", _kl(lambda k, p: sum(everything(k)) / sum(lengths(p)))),
+    *[
+        ("task4.stat_kl_tokens", _kl(lambda k, p, cut=cut: token_mean(k, p._replace(
+            mask=[cut(row) for row in p.mask]))))
+        for cut in (_without_first, _without_last, _with_next)
+    ],
     ("task4.stat_kl_rows", _kl(per_response)),
     ("task4.stat_kl_sum", _kl(lambda k, p: sum(real(k, p.mask)))),
     ("task4.stat_kl_sum", _kl(lambda k, p: mean(sums(k, p)))),

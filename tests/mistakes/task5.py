@@ -165,9 +165,12 @@ TEXTS = {
     "entropy_of_ref": "this is the entropy of the reference model.",
     "entropy_negated": "this is the entropy with the opposite sign; an entropy is never negative.",
     "entropy_padding": "padding was counted; only the response positions belong in the mean.",
+    "entropy_per_response": (
+        "the entropies of a response's tokens are summed; the mean over all tokens is required."
+    ),
     "entropy_sum": "this is the sum over the positions; the mean is required.",
     "entropy_of_samples": (
-        "this is the mean of -logp of the sampled tokens, a noisy estimate; token_entropy uses "
+        "this comes from -logp of the sampled tokens, a noisy estimate; token_entropy uses "
         "the whole distribution."
     ),
     "entropy_sampled_term": "only the sampled token's own term of the entropy is counted.",

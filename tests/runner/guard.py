@@ -276,7 +276,7 @@ class Recorder:
     """A pytest plugin that writes the log and skips what ended the process before."""
 
     def __init__(self, folder, log):
-        self.log, self.code = log, 0
+        self.log, self.code = log, None  # None: pytest has refused to begin
         self.dump = open(Path(folder, "dump"), "ab", buffering=0)
         rows = json.loads(Path(folder, "deaths").read_text("utf-8"))
         self.deaths = [Death(*row) for row in rows]
@@ -319,6 +319,8 @@ class Recorder:
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self):
         """End; threads that student code has started must not keep the process alive."""
+        if self.code is None:
+            return  # the exit code of the process says it
         self.write("over", self.code)
         others = [t for t in threading.enumerate()
                   if t is not threading.main_thread() and not t.daemon]

@@ -87,14 +87,16 @@ def test_a_corrected_test_regrades_its_task_alone(tmp_path, fakes):
     assert run(folder, out, "--again") == 0 and totals(out) == {"eve": "10"}
 
 
-def test_shards_share_a_folder(tmp_path, fakes):
+def test_shards_share_a_folder(tmp_path, fakes, capsys):
     files = dict.fromkeys(("ann", "bob", "Bob"), "x = 1\n")
     folder, out = hand_in(tmp_path / "in", **files), tmp_path / "out"
     assert run(folder, out, "--student", "a*") == 0
     assert totals(out) == {"ann": "10", "bob": "", "Bob": ""}
     assert run(folder, out, "--student", "[bB]*", "-j", "2") == 0
     assert set(totals(out)) == {"ann", "bob", "Bob"}
+    capsys.readouterr()
     assert run(folder, out, "--student", "nobody") == 0
+    assert "--student nobody: fits none of the 3 students here" in capsys.readouterr().out
 
 
 def test_older_given_parts_are_graded(tmp_path, works):

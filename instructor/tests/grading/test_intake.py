@@ -72,7 +72,7 @@ def test_links_pipes_and_folders_are_not_read(tmp_path):
 
 @pytest.mark.parametrize("data, word", [
     (b"", "empty"), (b" \n", "empty"), (b"a\0b", "zero bytes"), (b"x" * (2 << 20), "larger"),
-    (1 << 30, "larger"),
+    (1 << 30, "larger"), (b'\n{"cells": [],\n "nbformat": 4}', "notebook"),
 ])
 def test_rejects_files_without_text(tmp_path, data, word):
     """A number is the size of a file of zeros, too large to be read."""

@@ -9,6 +9,7 @@ import pytest
 
 from instructor.grading import points
 from instructor.records import feedback, results
+from instructor.submissions import intake
 from tests.labfile import TASKS
 
 HASHES = {n: f"hash{n}" for n in TASKS}
@@ -175,6 +176,14 @@ def test_a_result_of_before_has_no_points_by_test_and_is_shown_all_the_same(tmp_
     found = results.document(old)
     assert "1 of 2 hidden tests passed." in feedback.page(found)
     assert results.tasks_of(found)[2]["given"] == {}
+
+
+@pytest.mark.parametrize("note", ["short", "also handed in, not graded: " + "a.zip/b.py, " * 15])
+def test_the_note_about_the_file_is_there_once(note):
+    extra = {"notes": [note, "another"]}
+    for _ in range(2):
+        results._from_system(extra, intake.Submission("ann", "a.py", note))
+    assert extra["notes"] == [results.clean(note), "another"]
 
 
 def test_notes_that_do_not_fit_the_table_are_counted(tmp_path):

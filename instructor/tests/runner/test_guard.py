@@ -29,6 +29,13 @@ def pytest_of(room, text, env, *options):
     return code, shown, progress_lines(shown)
 
 
+@BOTH
+@pytest.mark.parametrize("option", ["--lab=nope.py", "--limit=-3", "nowhere.py"])
+def test_what_is_refused_is_no_success(room, env, option):
+    code, shown = run(room, "-q", option, env=env)
+    assert code == 4 and "ERROR" in shown, shown
+
+
 STEP = "    groups = sample_group(policy,"
 
 
