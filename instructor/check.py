@@ -4,10 +4,10 @@
     python -m instructor.check --task 4       # the variants of one task
     python -m instructor.check --only task2_a01_sample_std     # one variant, with its messages
 
-Right variants ("wheats") are in wheats/, wrong ones ("chaffs") in chaffs.toml, and a result times
-0, 2, 1/2 or -1, an argument or None in its place ("trivial") are made by variants.py. The exit
-code is 0 if every wheat was accepted, everything else failed, no chaff was named wrongly, and
-nine in ten were named.
+Right variants ("wheats") are in variants/wheats/, wrong ones ("chaffs") in variants/chaffs.toml.
+variants/catalog.py makes the "trivial" ones: they return the result times 0, 2, 1/2 or -1, or an
+argument or None instead of it. The exit code is 0 if every wheat was accepted, everything else
+failed, no chaff was named wrongly, and at least nine in ten were named.
 """
 
 import argparse
