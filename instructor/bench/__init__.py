@@ -1,7 +1,7 @@
-"""Measurements of the grader.
+"""Measure the grader.
 
-To be read in this order:
+Read in this order:
 
-    grade    submissions an hour
-    foreign  what text of strangers costs it
+    grade    submissions per hour
+    foreign  how grading time grows with hostile input
 """
