@@ -183,7 +183,7 @@ def judge_task(number, box, course, kind, text=""):
         box: an open Box.
         course: a Course.
         kind: of the task's state, as the box reports it.
-        text: what was said of it before the file had seen any hidden input.
+        text: the message about it from before the file saw any hidden input.
     """
     module = course.modules[number]
     if kind != "written":

@@ -20,7 +20,7 @@ from tests.labfile import load_lab
 
 TOP = Path(__file__).resolve().parents[3]
 CLAMP = {"log_ratio_clip": 20.0}
-# what stands before the slash of a record's name -> our loss, with what verl sets inside
+# the part of a record's name before the slash -> our loss, with what verl sets inside
 OURS = {
     "grpo_seqmean_k3": as_verl_loss(losses.grpo, **CLAMP),
     "dapo_tokenmean": as_verl_loss(losses.dapo, **CLAMP),
