@@ -28,15 +28,15 @@ from tests.labfile import TASKS
 from .variants import runner
 from .variants.catalog import CHAFFS, WHEATS, Variant, chaffs, cut_at, trivial, wheats
 
-ENOUGH = 0.9  # the part of the chaffs that has to be named
+ENOUGH = 0.9  # the fraction of the chaffs that must be named
 GOOD = {"accepted", "caught", "named", "unnamed"}
 
 
 class Verdict(NamedTuple):
-    """What came of one variant.
+    """The verdict on one variant.
 
-    word: wheats are "accepted" or "rejected"; what is wrong "lived" or was "caught", in the case
-    of a chaff "named", "unnamed" or "misnamed"; "no verdict" where pytest did not come to an end.
+    word: wheats are "accepted" or "rejected"; a wrong variant "lived" or was "caught", and a
+    caught chaff is "named", "unnamed" or "misnamed"; "no verdict" if pytest did not finish.
     """
 
     word: str
@@ -48,8 +48,8 @@ class Verdict(NamedTuple):
 def names_of(result: runner.Result) -> set[str]:
     """Return the ids of the mistakes that the messages name.
 
-    An id counts only if its text stands in the message. The general ones ("any.shape") tell what
-    came back and name no mistake; they are left out.
+    An id counts only if its text is in the message. General ids ("any.shape") describe the
+    result but name no mistake, so they are left out.
     """
     from tests.messages.explain import likely
 
@@ -106,7 +106,7 @@ def flaws(verdict: Verdict) -> list[str]:
     for failure in verdict.result.failures:
         lines = failure.text.splitlines()
         if not any(line.startswith("expected  ") for line in lines):
-            continue  # an error in the student's code: shows a line of that
+            continue  # an error in the student's code: the message shows that line
         if len(lines) > MOST or max(map(len, lines)) > WIDTH:
             found.append(f"{failure.test}: more than {MOST} lines or {WIDTH} columns")
         # What came back may hold a line of the student's; the rest must hold none of ours.
@@ -176,7 +176,7 @@ def first_message(verdict: Verdict) -> str:
 
 
 def messages(verdict: Verdict) -> str:
-    """Return all that the tests say of one variant."""
+    """Return all messages of the tests about one variant."""
     lines = [f"{verdict.variant.kind} {verdict.variant.id}: {verdict.word}"]
     lines += [f"cause: {verdict.variant.cause}", f"wanted: {verdict.variant.mistake or 'no name'}"]
     for failure in verdict.result.failures:
@@ -190,7 +190,7 @@ def as_json(verdicts: Sequence[Verdict], seconds: float, jobs: int) -> dict:
     Args:
         verdicts: one for each variant.
         seconds: of the whole run.
-        jobs: variants at the same time.
+        jobs: variants tested in parallel.
     """
     import torch
 

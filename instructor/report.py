@@ -46,7 +46,7 @@ def merged(records: Sequence[load.Record]) -> str:
 
 
 def _row(record: load.Record) -> list[str]:
-    """Return a record's row; ids and points by hand stand in its results.json alone."""
+    """Return a record's row; ids and points set by hand are only in its results.json."""
     try:
         data = load.plain_file(record.folder / "results.json", load.LARGEST)
         return results.row_of(json.loads(data.decode("utf-8")))
@@ -73,7 +73,7 @@ def arguments(args: Sequence[str] | None) -> argparse.Namespace:
 
 
 def save(path: Path, content: str) -> None:
-    """Write a text file by way of a temporary name."""
+    """Write a text file atomically."""
     write_file(path, lambda file: file.write(content.encode("utf-8")))
 
 

@@ -48,7 +48,7 @@ class Experiment:
 
     Args:
         name: of the row and of the file with its results.
-        label: what stands in a legend.
+        label: the text in a legend.
         changes: fields of GRPOConfig that differ from the default.
         edit: None, or which of EDITS is made in the solution's text.
         seeds: the seeds to train with.

@@ -46,7 +46,7 @@ def built(name: str) -> str:
     import jupytext
 
     source = (FOLDER / "text" / f"{name}.py").read_text(encoding="utf-8")
-    source = source[source.index("# %%"):]  # what stands above is for readers of the source
+    source = source[source.index("# %%"):]  # the part above is for readers of the source
     source = source.replace('REPOSITORY = ""', f'REPOSITORY = "{repository()}"')
     cells = []
     for number, cell in enumerate(jupytext.reads(source, "py:percent").cells, 1):
