@@ -112,8 +112,8 @@ class _Pipe(io.FileIO):
 def piped(main):
     """Return what the main() of a command returns; a reader that leaves early is no error.
 
-    `| head` closes the pipe when it has read enough. The command then does the rest of its work
-    unheard, and its exit code is the one of its work.
+    `| head` closes the pipe when it has read enough. The command then finishes its work
+    without output, and its exit code is that of the work.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -434,7 +434,7 @@ class Call(NamedTuple):
 
     task: int
     given: dict  # the arguments by their names
-    line: str  # where the call stands in the lab file, or ""
+    line: str  # the line of the call in the lab file, or ""
 
 
 class Guard:
@@ -854,7 +854,7 @@ class Folder:
                 return
 
     def _names(self):
-        """Return what is in the folder, without what a run has to do nothing with."""
+        """Return the names in the folder, apart from those that do not concern a run."""
         if not self.path.is_dir():
             return set()
         names = {path.name for path in self.path.iterdir()} - LITTER
@@ -1012,7 +1012,7 @@ _unwatched = []  # an entry for every unwatched() block that was entered
 
 @contextlib.contextmanager
 def unwatched():
-    """Train functions that are wrong on purpose: in this block no Run watches the five."""
+    """Let functions be wrong on purpose: no Run watches the five in this block."""
     _unwatched.append(True)
     try:
         yield

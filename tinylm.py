@@ -156,7 +156,7 @@ class TinyLM(nn.Module):
         """Return (B, S, V) logits of the token that follows every position.
 
         Args:
-            ids: (B, S) int64; PAD may stand left of a prompt and right of a response.
+            ids: (B, S) int64; PAD may come before a prompt and after a response.
             cache: None, or a dict that starts empty; it collects the keys and values of what
                 was read so far, and ids are then the positions that follow.
 
@@ -172,7 +172,7 @@ class TinyLM(nn.Module):
         if seen > self.context and int(place.max()) >= self.context:
             raise ValueError(f"a sequence is longer than the model's context of {self.context}")
         later = torch.ones(seen, S, dtype=torch.bool, device=ids.device).tril(S - seen - 1)
-        hide = -1e9 * (later | ~real.unsqueeze(2)).unsqueeze(1)  # where all is -inf, NaN comes out
+        hide = -1e9 * (later | ~real.unsqueeze(2)).unsqueeze(1)  # -inf everywhere would give NaN
         x = self.tokens(ids) + self.positions(place)
         kv = []
         for i, block in enumerate(self.blocks):
@@ -273,9 +273,9 @@ def accuracy(model, n=HELD_OUT, greedy=False, seed=0):
 
     Args:
         model: a TinyLM.
-        n: number of problems; above 500 the held-out pairs are asked again.
+        n: number of problems; above 500 the held-out pairs repeat.
         greedy: likeliest tokens instead of samples.
-        seed: of this evaluation's own generator, so that measuring never changes training.
+        seed: of the evaluation's own generator, so that evaluating never changes training.
 
     Raises:
         ValueError: n is below 1.
@@ -337,13 +337,13 @@ def train_sft():
 
 
 def _fingerprint():
-    """Return a hash of all that decides what the SFT model becomes."""
+    """Return a hash of everything that determines the SFT model."""
     recipe = [MODEL, RECIPE, CHARS, LIMIT, EVAL_PAIRS, TRAIN_WEIGHTS]
     return hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]
 
 
 def _load(path):
-    """Return the model saved at path, or None; a file that is there but not ours is named."""
+    """Return the model saved at path, or None; warn about a file that is not ours."""
     if not os.path.exists(path):  # False, where Path.exists would raise
         return None
     try:
@@ -361,7 +361,7 @@ def _load(path):
 
 
 def write_file(path, write):
-    """Save what write(file) writes, by way of a temporary name: nobody reads half a file."""
+    """Save what write(file) writes atomically: a temporary file is renamed at the end."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")

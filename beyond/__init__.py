@@ -1,8 +1,8 @@
 """Optional rooms behind the lab: other losses, real models, many machines; see README.md.
 
-Typed by a user: the commands train_hf, sft, plot, smollm, smollm_run, compare, longtask,
-services_run, staleness, launch.tiny, launch.plan, and the exercises in bonus. Behind them,
-from below: losses, tasks, parallel; student, saving; hf, compare, launch; services, adapters.
+Commands: train_hf, sft, plot, smollm, smollm_run, compare, longtask, services_run, staleness,
+launch.tiny and launch.plan; the exercises are in bonus. The packages behind them, lowest layer
+first: losses, tasks, parallel; student, saving; hf, compare, launch; services, adapters.
 
     from beyond import GRPOTrainer, GRPOConfig, ExactMatchReward
 
@@ -24,7 +24,7 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str):
-    """Import a public name when it is first asked for: losses need no transformers."""
+    """Import a public name on first use: losses need no transformers."""
     if name in _HOMES:
         return getattr(importlib.import_module(f"beyond.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'beyond' has no attribute {name!r}")

@@ -239,7 +239,7 @@ def from_flags(flags: argparse.Namespace, take=put, **defaults: Any) -> GRPOConf
 
 
 def on_device(cfg: GRPOConfig, notices: list[str]) -> GRPOConfig:
-    """Return the config with a GPU in the place of "auto", if torch finds one.
+    """Return the config with "auto" replaced by a GPU, if torch finds one.
 
     Args:
         cfg: a GRPOConfig.

@@ -1,6 +1,6 @@
 """What other libraries call our settings: one table, for messages and for beyond/README.md.
 
-    python -m beyond.foreign        print the table as it stands in beyond/README.md
+    python -m beyond.foreign        print the table of beyond/README.md
 
 Settings are those of train_hf (beyond/config.py) and of its command. Of a name that stands for
 the same value, the message gives the flag to type; of one that counts something else, how to
@@ -198,7 +198,7 @@ ARGUMENTS = {
     "reward_weights": "reward_fn, a list of (reward, weight)",
     "train_dataset": "the argument of train(rows)",
     "optimizers": "learning_rate and weight_decay of the config: the optimizer is AdamW",
-    "rollout_func": "callbacks, which are told of every rollout",
+    "rollout_func": "callbacks, which are called at every rollout",
 }
 
 

@@ -2,7 +2,7 @@
 
 The seven names of tinylm.py, on the same TinyLM and the same characters, so that the lab's five
 functions run on it unedited: load_lab(path, backend=beyond.longtask). A response is a row of
-steps with "=" between them; what stands after the last "=" is the answer. For 37+48=
+steps with "=" between them; what follows the last "=" is the answer. For 37+48=
 
     85                       the answer at once
     15=8=85                  columns: 7+8, then 3+4 and the carry, then the answer
@@ -267,7 +267,7 @@ def _load(path: Path) -> TinyLM | None:
         return model
     except Exception as error:  # whatever is wrong with a cache, training again mends it
         why = f"{type(error).__name__}: {error}".splitlines()[0][:100]
-        warnings.warn(f"{path} cannot be used ({why}); training the SFT model anew", stacklevel=3)
+        warnings.warn(f"{path} cannot be used ({why}); training the SFT model again", stacklevel=3)
         return None
 
 

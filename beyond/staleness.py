@@ -3,7 +3,7 @@
     python -m beyond.staleness                  measure what is missing (Linux, Monarch)
     python -m beyond.staleness --seeds 1        one seed of every setting
     python -m beyond.staleness --sets main      only some sets: main, ratio, fast
-    python -m beyond.staleness --busy           once more what was timed beside other work
+    python -m beyond.staleness --busy           repeat what was timed beside other work
     python -m beyond.staleness --list           what has been measured
 
 Every run is one of beyond.services, in exact mode: each update uses samples that are exactly
@@ -14,7 +14,7 @@ timed; ratio and fast (three times the learning rate) are only about accuracy.
 
 One run at a time, in a process of its own; seed by seed, so that a machine that slows down slows
 all settings alike. Results go to beyond/bench/results/staleness.jsonl after every run. Killed, or
-stopped with Ctrl-C, the same command goes on with what is missing. Seconds are those of the
+stopped with Ctrl-C, the same command continues with what is missing. Seconds are those of the
 updates: no evaluation and no start of processes is in them, for any setting.
 """
 
@@ -239,9 +239,9 @@ def main(args: list[str] | None = None) -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="5: seeds 0 to 4")
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
-    parser.add_argument("--busy", action="store_true", help="measure again what was not alone")
+    parser.add_argument("--busy", action="store_true", help="repeat runs timed beside other work")
     parser.add_argument("--out", type=Path, default=RESULTS, help="file of the results")
-    parser.add_argument("--list", action="store_true", help="show what there is and end")
+    parser.add_argument("--list", action="store_true", help="list the experiments and exit")
     flags = parser.parse_args(args)
     try:
         if flags.list:
@@ -274,7 +274,7 @@ def finish(flags: argparse.Namespace) -> int:
         print(f"another one is measuring into {flags.out}; wait, or stop it")
         return 2
     except KeyboardInterrupt:
-        stopped = "Stopped by Ctrl-C; what is done is kept, and the same command goes on."
+        stopped = "Stopped by Ctrl-C; finished runs are kept; the same command continues."
     print(*filter(None, [table(read(flags.out)[1]), *wrong, stopped]), sep="\n")
     return 1 if wrong else 0
 

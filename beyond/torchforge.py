@@ -34,8 +34,8 @@ class Line:
     """What one key comes to.
 
     Args:
-        key: as it stands there.
-        value: as it stands there.
+        key: as written there.
+        value: as written there.
         ours: our settings; empty: it has no counterpart.
         note: what else to know.
         none: whether it has no counterpart.
@@ -197,7 +197,7 @@ def positions(model: str | None) -> int | None:
 
 
 def _degrees(left: dict[str, int]) -> dict[str, int]:
-    """Return the degrees above 1 (-1: as many as there are); refuse what is not offered."""
+    """Return the degrees above 1 (-1: all processes); refuse what is not offered."""
     found = {name: left[name] for name in DEGREES.values() if left.get(name, 1) not in (0, 1)}
     names = {ours: theirs for theirs, ours in DEGREES.items()}
     for name in ("pipeline", "context", "expert"):

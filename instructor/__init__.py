@@ -1,4 +1,4 @@
-"""For teachers: checks of the lab itself. Students do not need this folder."""
+"""Tools for teachers: grading, reports, checks of the lab. Students do not need this folder."""
 
 import argparse
 

@@ -2,7 +2,7 @@
 
     python -m instructor.build bundle --help
 
-Each thing is a module of instructor/builders with add_arguments(parser) and run(flags).
+Each of them is a module of instructor/builders with add_arguments(parser) and run(flags).
 """
 
 import argparse

@@ -4,10 +4,10 @@
     python -m instructor.check --task 4       # the variants of one task
     python -m instructor.check --only task2_a01_sample_std     # one variant, with its messages
 
-Right variants ("wheats") are in wheats/, wrong ones ("chaffs") in chaffs.toml, and a result times
-0, 2, 1/2 or -1, an argument or None in its place ("trivial") are made by variants.py. The exit
-code is 0 if every wheat was accepted, everything else failed, no chaff was named wrongly, and
-nine in ten were named.
+Right variants ("wheats") are in variants/wheats/, wrong ones ("chaffs") in variants/chaffs.toml.
+variants/catalog.py makes the "trivial" ones: they return the result times 0, 2, 1/2 or -1, or an
+argument or None instead of it. The exit code is 0 if every wheat was accepted, everything else
+failed, no chaff was named wrongly, and at least nine in ten were named.
 """
 
 import argparse
@@ -29,15 +29,15 @@ from . import at_least_one
 from .variants import runner
 from .variants.catalog import CHAFFS, WHEATS, Variant, chaffs, cut_at, trivial, wheats
 
-ENOUGH = 0.9  # the part of the chaffs that has to be named
+ENOUGH = 0.9  # the fraction of the chaffs that must be named
 GOOD = {"accepted", "caught", "named", "unnamed"}
 
 
 class Verdict(NamedTuple):
-    """What came of one variant.
+    """The verdict on one variant.
 
-    word: wheats are "accepted" or "rejected"; what is wrong "lived" or was "caught", in the case
-    of a chaff "named", "unnamed" or "misnamed"; "no verdict" where pytest did not come to an end.
+    word: wheats are "accepted" or "rejected"; a wrong variant "lived" or was "caught", and a
+    caught chaff is "named", "unnamed" or "misnamed"; "no verdict" if pytest did not finish.
     """
 
     word: str
@@ -49,8 +49,8 @@ class Verdict(NamedTuple):
 def names_of(result: runner.Result) -> set[str]:
     """Return the ids of the mistakes that the messages name.
 
-    An id counts only if its text stands in the message. The general ones ("any.shape") tell what
-    came back and name no mistake; they are left out.
+    An id counts only if its text is in the message. General ids ("any.shape") describe the
+    result but name no mistake, so they are left out.
     """
     from tests.messages.explain import likely
 
@@ -107,7 +107,7 @@ def flaws(verdict: Verdict) -> list[str]:
     for failure in verdict.result.failures:
         lines = failure.text.splitlines()
         if not any(line.startswith("expected  ") for line in lines):
-            continue  # an error in the student's code: shows a line of that
+            continue  # an error in the student's code: the message shows that line
         if len(lines) > MOST or max(map(len, lines)) > WIDTH:
             found.append(f"{failure.test}: more than {MOST} lines or {WIDTH} columns")
         # What came back may hold a line of the student's; the rest must hold none of ours.
@@ -177,7 +177,7 @@ def first_message(verdict: Verdict) -> str:
 
 
 def messages(verdict: Verdict) -> str:
-    """Return all that the tests say of one variant."""
+    """Return all messages of the tests about one variant."""
     lines = [f"{verdict.variant.kind} {verdict.variant.id}: {verdict.word}"]
     lines += [f"cause: {verdict.variant.cause}", f"wanted: {verdict.variant.mistake or 'no name'}"]
     for failure in verdict.result.failures:
@@ -191,7 +191,7 @@ def as_json(verdicts: Sequence[Verdict], seconds: float, jobs: int) -> dict:
     Args:
         verdicts: one for each variant.
         seconds: of the whole run.
-        jobs: variants at the same time.
+        jobs: variants tested in parallel.
     """
     import torch
 

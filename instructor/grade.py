@@ -2,9 +2,9 @@
 
     python -m instructor.grade SUBMISSIONS --out OUT [-j 2] [--seed-file FILE]
 
-Writes OUT/scores.csv and, for every student, OUT/STUDENT/results.json and feedback.html. Stopped
-and started again it continues. instructor/README.md has the first hour, and what the
-sandbox stops and what not.
+Writes OUT/scores.csv and, for every student, OUT/STUDENT/results.json and feedback.html. If it is
+stopped, the same command continues. instructor/README.md describes the first hour, and what the
+sandbox does and does not stop.
 """
 
 import argparse
@@ -171,14 +171,14 @@ def check_rights(flags):
 
 
 class Run:
-    """One run of the command over a class.
+    """Run the command on a class.
 
     Args:
         everybody: all submissions; those of others than `found` only have their row kept.
         found: the submissions to grade.
         course, maker, results: a Course, a Maker, a Results.
         jobs: how many at a time.
-        again: do not look at earlier results.
+        again: ignore earlier results.
     """
 
     def __init__(self, everybody, found, course, maker, results, jobs=1, again=False):
@@ -189,7 +189,7 @@ class Run:
         self.others = [s.student for s in everybody if s.student not in wanted]
 
     def waiting(self):
-        """Return [(submission, results by task that hold)] of what is left to do."""
+        """Return [(submission, {task: result that is still valid})] of what remains to be done."""
         todo = []
         for sub in self.found:
             old = {}
@@ -205,7 +205,7 @@ class Run:
         return todo
 
     def go(self):
-        """Grade; return the number of students for whom the grader itself has failed."""
+        """Grade; return the number of students for whom the grader itself failed."""
         from tqdm import tqdm
 
         todo = self.waiting()
@@ -236,7 +236,7 @@ class Run:
         return self.ungraded
 
     def _take(self, sub, future, bar):
-        """Keep what came of one submission, and say it in a line."""
+        """Record the result of one submission, and print one line about it."""
         name = ascii_line(sub.student, 40)
         try:
             result, data = future.result()
@@ -283,7 +283,7 @@ def prepare(flags, unpacked):
     sweep()
     maker = Maker(limits_of(flags), flags.trust, [p if p.is_dir() else p.parent for p in secret])
     try:
-        if not maker.nested:  # else it has been seen to work
+        if not maker.nested:  # otherwise it is known to work
             with maker.open() as sandbox, sandbox.open(1, Clock(1)):
                 pass
     except SandboxError as error:
@@ -303,11 +303,11 @@ def prepare(flags, unpacked):
 
 
 def conclude(flags, run, before):
-    """Say what was done by hand, and write the file for the course system.
+    """Print what was changed by hand, and write the file for the course system.
 
     Args:
         flags: of the command line.
-        run: a Run that has come to its end.
+        run: a finished Run.
         before: with --regrade the student's earlier result, or None.
     """
     results, lines = run.results, []

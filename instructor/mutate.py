@@ -1,10 +1,10 @@
-"""Make mutants of the solution by machine, and show those that the tests do not catch.
+"""Make mutants of the solution, and show those that the tests do not catch.
 
     python -m instructor.mutate               # slow: about 1500 mutants
     python -m instructor.mutate --task 3
 
-A mutant that survives either does what the solution does: then equivalent.toml has the reason.
-Or the tests have a hole: then the exit code is 1.
+A surviving mutant either behaves like the solution, and equivalent.toml gives the reason, or the
+tests have a gap, and the exit code is 1.
 """
 
 import argparse
@@ -31,7 +31,7 @@ Key = tuple[int, str, str]  # task, lines before, lines after
 
 
 class Outcome(NamedTuple):
-    """What became of a mutant: "caught", "error", "ended", "equivalent" or "SURVIVED"."""
+    """The outcome for a mutant: "caught", "error", "ended", "equivalent" or "SURVIVED"."""
 
     word: str
     mutant: Mutant
@@ -55,14 +55,14 @@ def equivalents() -> dict[Key, str]:
 
 
 def key(mutant: Mutant) -> Key:
-    """Return what a mutant is known by."""
+    """Return the key that identifies a mutant."""
     return mutant.task, mutant.before, mutant.after
 
 
 def outcome(mutant: Mutant, result: runner.Result, reasons: dict[Key, str]) -> Outcome:
-    """Return what became of a mutant.
+    """Return the outcome for a mutant.
 
-    An "error" is one that the student's code raised: easy to catch, hence counted apart. "ended"
+    "error": the student's code raised it; easy to catch, so counted separately. "ended"
     is a process that died or had to be stopped.
 
     Args:

@@ -45,7 +45,7 @@ def merged(records: Sequence[load.Record]) -> str:
 
 
 def _row(record: load.Record) -> list[str]:
-    """Return a record's row; ids and points by hand stand in its results.json alone."""
+    """Return a record's row; ids and points set by hand are only in its results.json."""
     try:
         data = load.plain_file(record.folder / "results.json", load.LARGEST)
         return [load.text(str(cell)) for cell in results.row_of(json.loads(data.decode("utf-8")))]

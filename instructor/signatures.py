@@ -3,8 +3,8 @@
     python -m instructor.signatures        rewrites instructor/reporting/signatures.json
 
 The names of mistakes come out of the sandbox, where a student's file can invent them; which hidden
-tests fail is the grader's own finding. Every chaff with a known mistake is put through the hidden
-tests with several seeds. Run it when hidden tests, chaffs or names of mistakes change.
+tests fail is the grader's own finding. Every chaff with a known mistake is run on the hidden tests
+with several seeds. Run it when hidden tests, chaffs or names of mistakes change.
 """
 
 import json
@@ -43,7 +43,7 @@ def made(chaffs: Iterable[catalog.Variant],
     """Return {mistake: the different sets of hidden tests that fail with it}.
 
     Args:
-        chaffs: with what they do wrong; a name of "any." stands once for each task.
+        chaffs: with what they do wrong; an "any." name counts once for each task.
         seeds: of the hidden tests.
     """
     chaffs = [v for v in chaffs if v.mistake in MISTAKES]

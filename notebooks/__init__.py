@@ -1,1 +1,1 @@
-"""Notebooks of Lab 15, the experiments they show, and the figures."""
+"""The notebooks of Lab 15, the experiments behind them, the figures and the book."""

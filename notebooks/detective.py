@@ -58,7 +58,7 @@ HINTS = {
 
 
 def digest(number, letter):
-    """Return what stands in PAIRS if run `number` has the bug `letter`."""
+    """Return the entry of PAIRS if run `number` has the bug `letter`."""
     return hashlib.sha256(f"{SALT} {number}={letter}".encode()).hexdigest()[:16]
 
 

@@ -1,12 +1,12 @@
 """The chapter's training runs: a table of settings, and what was measured with them.
 
-    python -m notebooks.experiments --list           what there is, and what is measured
+    python -m notebooks.experiments --list           list the experiments, and which are measured
     python -m notebooks.experiments                  measure what is missing
     python -m notebooks.experiments g2 beta0 --force measure these two again
     python -m notebooks.experiments detective        the six runs of notebooks/detective.py
 
 Results go to notebooks/figures/runs/NAME.json, written after every run: stop with Ctrl-C at any
-time, the next call goes on. Same seeds, same numbers; only the seconds depend on the machine.
+time, the next call continues. Same seeds, same numbers; only the seconds depend on the machine.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Experiment:
 
     Args:
         name: of the row and of the file with its results.
-        label: what stands in a legend.
+        label: the text in a legend.
         changes: fields of GRPOConfig that differ from the default.
         edit: None, or which of EDITS is made in the solution's text.
         seeds: the seeds to train with.

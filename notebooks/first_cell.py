@@ -234,7 +234,7 @@ def cell_above(error):
 
 
 def refused(error):
-    """Return the one line with which the lab file itself refused to go on, or None."""
+    """Return the line with which the lab file itself refused to load, or None."""
     kind = isinstance(error, ValueError | FloatingPointError)
     given = kind and Path(innermost(error)[1]).parent in (TOP, LAB.parent)
     return f"This cell stopped: {error}" if given else None

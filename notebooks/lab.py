@@ -3,7 +3,7 @@
     python -m notebooks.lab
 
 The server's root is the lab's folder, from wherever it is started, so that a notebook's links to
-the chapter open, and lab15_grpo.py can be edited beside it. The first time both stand side by side;
+the chapter open, and lab15_grpo.py can be edited beside it. The first time both are side by side;
 later every tab is where it was. The menus of nbgrader, which are for courses, are left out. The
 settings for that are in notebooks/jupyter; they hold for this server only, and the user's own
 settings of Jupyter hold for everything else.

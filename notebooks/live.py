@@ -74,7 +74,7 @@ class Live:
             self.draw()
 
     def draw(self):
-        """Put the present state in the place of the last one."""
+        """Replace the last state by the current one."""
         begun = time.monotonic()
         if self.handle is not None:
             self.handle.update(self.shown())

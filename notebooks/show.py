@@ -91,7 +91,7 @@ def table(caption, head, rows):
 
 
 def groups(prompts, responses, rewards, G, adv=None):
-    """Return the table prompts x responses: what was said, its reward and its advantage."""
+    """Return the table prompts x responses: the text, its reward and its advantage."""
     rows = []
     for p, prompt in enumerate(prompts):
         row = [prompt]

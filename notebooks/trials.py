@@ -1,6 +1,6 @@
 """What single changes do, measured for the chapter's tables and answers: no figure shows them.
 
-    python -m notebooks.trials --list           what there is, and what is measured
+    python -m notebooks.trials --list           list the trials, and which are measured
     python -m notebooks.trials                  measure what is missing
     python -m notebooks.trials t13 --force      measure this one again
 

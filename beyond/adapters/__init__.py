@@ -1,7 +1,7 @@
 """Your loss in other libraries' trainers.
 
-To be read in this order:
+Read in this order:
 
-    trl   TRL's GRPOTrainer updates with it
-    verl  a function with the arguments that verl calls, around one of ours
+    trl   makes TRL's GRPOTrainer use it for its updates
+    verl  wraps it in a function with the signature that verl calls
 """

@@ -123,7 +123,7 @@ class TRLTrainer(Base):
                     for name in ("old_per_token_logps", "ref_per_token_logps"))
         adv = inputs["advantages"]
         adv = adv.squeeze(1) if adv.dim() == 2 and adv.shape[1] == 1 else adv
-        # An evaluation batch stands for itself.
+        # An evaluation batch is complete in itself.
         takes = self.denominators(len(mask)) if train else {}
         loss, stats = self.loss(logp, old, ref, adv, mask, **takes)
         if train and not takes:  # a mean over its rows, and all micro-batches have equally many
@@ -179,7 +179,7 @@ class TRLTrainer(Base):
         return self.scores
 
     def _generate_and_score_completions(self, inputs):
-        """Return TRL's samples, with our advantages in the place of TRL's if they are wanted."""
+        """Return TRL's samples, with our advantages instead of TRL's if they are wanted."""
         found = super()._generate_and_score_completions(inputs)
         if self.advantages is None:
             return found

@@ -52,7 +52,7 @@ def mode_of(loss: Callable) -> str:
 def per_response(advantages: Tensor, on: Tensor) -> Tensor:
     """Return (B,) advantages if each response has one, else the (B, T) that were given.
 
-    advantages: (B, T). on: (B, T) bool, real tokens; what stands elsewhere does not matter.
+    advantages: (B, T). on: (B, T) bool, real tokens; other positions do not matter.
     """
     high = advantages.masked_fill(~on, -torch.inf).amax(1)
     low = advantages.masked_fill(~on, torch.inf).amin(1)

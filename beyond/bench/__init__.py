@@ -1,12 +1,12 @@
 """Measurements: python -m beyond.bench.NAME.
 
-What is kept of them lies in bench/results:
+--save writes the results to bench/results.
 
-    losses    what a call of each loss costs
-    answers   how many answers are read in a second
-    common    clock, runner and writer that these share
-    step      what one grpo_step costs, and where the time goes
+    losses    the cost of one call of each loss
+    answers   answers read per second
+    common    the clock, runner and writer shared by the others
+    step      the cost of one grpo_step, and where the time goes
     sft       recipes for the SFT model
-    parallel  tokens a second of 1 and 2 processes
-    hf        ours next to TRL and forge-rl
+    parallel  tokens per second with 1 and 2 processes
+    hf        our trainer next to those of TRL and forge-rl
 """

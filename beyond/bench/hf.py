@@ -38,7 +38,7 @@ def right(response: str, reference: str) -> float:
 
 
 def peak_gb() -> float:
-    """Return the largest memory this process has had, in GB; NaN where nobody says."""
+    """Return the peak memory of this process in GB; NaN where the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows

@@ -6,7 +6,7 @@
 Everything is timed in one process and in turn (step, its floor, its parts, then the next round),
 so that other work on the machine slows all of them alike. Medians; one thread; on the CPU.
 
-The floor is what nobody can leave out: the matrix products of the linear layers and the head,
+The floor is what no implementation can avoid: the matrix products of the linear layers and head,
 on tensors that are ready, with the results written to tensors that are ready: one cached prefill
 and one-token steps, two forwards without gradients, and inner_steps times a forward and twice its
 products for the backward. The products inside attention are counted and timed as well, but they

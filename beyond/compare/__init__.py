@@ -1,12 +1,12 @@
-"""TinyLM trained with many losses, the same seeds and batches: python -m beyond.compare.
+"""Train TinyLM with many losses on the same seeds and batches: python -m beyond.compare.
 
-To be read in this order:
+Read in this order:
 
-    __main__  the command: its flags, and what it prints and keeps
-    tasks     what is trained on, and the standard set of variants of each task
+    __main__  the command: its flags, what it prints, what it saves
+    tasks     the tasks to train on, each with its standard set of variants
     run       one run, saved at every evaluation
-    pool      many runs at once, a process each
-    stats     differences to grpo, intervals, tests, the papers' claims
-    tables    all of that as text
-    figures   and as figures
+    pool      many runs at once, each in its own process
+    stats     differences from grpo, intervals, tests, the papers' claims
+    tables    the statistics as text
+    figures   the statistics as figures
 """

@@ -1,7 +1,7 @@
 """Run many runs of beyond.compare at once: one process a run, one thread a process.
 
 The processes come from a fork server that has imported torch already, so that one costs 0.1 s and
-not 3 (Windows has none: there each imports it anew). They report over a pipe of their own, and
+not 3 (Windows has none: there each imports it again). They report over a pipe of their own, and
 stop when the pipe's other end is gone: a killed parent leaves no orphans.
 """
 
@@ -113,7 +113,7 @@ class Pool:
 
 
 def run_all(specs: list[Spec], out: Path, jobs: int) -> tuple[bool, list[str]]:
-    """Train the runs; return (False if Ctrl-C ended it, what went wrong, a line each).
+    """Train the runs; return (False if Ctrl-C ended it, a list of lines about what went wrong).
 
     Args:
         specs: the runs.

@@ -238,7 +238,7 @@ class Run:
         self.seconds, self.started = 0.0, time.process_time()  # before, and since then
 
     def state(self) -> dict:
-        """Return all that a run needs to go on as if nothing had happened."""
+        """Return everything that a run needs to resume as if it had never stopped."""
         generators = {"torch": torch.get_rng_state(), "rng": self.rng.getstate(),
                       "refill": self.refill_rng.getstate()}  # fmt: skip
         return {"about": json.dumps(self.spec.about()), "policy": self.policy.state_dict(),
@@ -264,7 +264,7 @@ class Run:
 
 
 def write_lines(path: Path, lines: list[dict]) -> None:
-    """Write one JSON object a line, by way of a temporary name."""
+    """Write one JSON object per line, atomically."""
     data = "".join(json.dumps(line) + "\n" for line in lines).encode()
     tinylm.write_file(path, lambda file: file.write(data))
 

@@ -7,13 +7,13 @@
 
 What differs from TinyLM, and is easy to get wrong:
 
-- Prompts are padded on the left, and what is padding is known by position, never by looking
+- Prompts are padded on the left. Padding is recognized by position, never by looking
   for a token: many tokenizers have no PAD, or use EOS for it, and EOS must be trained.
-- Token ids are kept. Text that is decoded and encoded again gives other ids.
-- What is sampled from is what is scored: the softmax of logits / temperature, with no top-k, no
-  top-p, no repetition penalty, and no dropout.
+- Token ids are kept. Decoding text and encoding it again can give other ids.
+- Sampling and scoring use the same distribution, the softmax of logits / temperature: no top-k, no
+  top-p, no repetition penalty, no dropout.
 - The rows of a group share their prompt: it is read once, in sampling and in scoring.
-- A vocabulary of 50,000 makes the logits larger than the model: they are made only for response
+- A vocabulary of 50,000 makes the logits larger than the model: they are computed only for response
   tokens, and a few rows at a time.
 
 Shapes: B rows, U different prompts, L prompt positions, T response positions, V vocabulary.
@@ -41,7 +41,7 @@ CHUNK = 1 << 24  # logits (rows x V) that may exist at one time: 64 MiB in float
 
 
 def encode(policy: Policy, prompts: list[str]) -> dict[str, torch.Tensor]:
-    """Return the different prompts, padded on the left, and which of them each row has.
+    """Return the distinct prompts, padded on the left, and the index of each row's prompt.
 
     Returns a dict: "ids" and "real" (U, L), "row" (B,).
 
@@ -90,7 +90,7 @@ def _read_prompts(policy: Policy, prompts: dict, hidden: bool = False):
 
 
 def _draw(logits: torch.Tensor, generator) -> torch.Tensor:
-    """Return one token a row, drawn from the softmax."""
+    """Draw one token for each row from the softmax."""
     try:
         return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(1)
     except RuntimeError:
@@ -160,7 +160,7 @@ def _responses(policy, known, temperature, greedy, limit, generator):
     """Return the sampled ids, whether each is real, and the entropy where it was drawn, (B, T).
 
     Rows that have ended are taken out of the batch when they are half of it or more. Random
-    numbers are drawn for all rows nevertheless, so that a row's do not depend on the others.
+    numbers are still drawn for all rows, so that those of a row do not depend on the others.
     """
     row, ends = known["row"], torch.tensor(sorted(policy.ends), device=policy.device)
     real, tokens, mask, entropy = known["real"][row], [], [], []
@@ -258,7 +258,7 @@ def _in_chunks(policy: Policy, states: torch.Tensor, targets, temperature: float
 
     size = max(1, CHUNK // policy.vocabulary)
     pieces = list(zip(states.split(size), targets.split(size)))
-    # With several chunks backward makes each chunk's logits anew instead of keeping them all.
+    # With several chunks, backward recomputes the logits of each instead of keeping them all.
     if len(pieces) > 1 and torch.is_grad_enabled():
         return torch.cat([checkpoint(one, *piece, use_reentrant=False) for piece in pieces])
     return torch.cat([one(*piece) for piece in pieces])
@@ -324,7 +324,7 @@ PAIRS = [(a, b) for a in range(10) for b in range(10)]
 
 
 def make_batch(n, rng):
-    """Return n one-digit sums as (prompts, answers), after two examples.
+    """Return n one-digit sums as (prompts, answers); each prompt starts with two examples.
 
     Args:
         n: number of problems.
@@ -335,12 +335,12 @@ def make_batch(n, rng):
 
 
 def reward(response, answer):
-    """Return 1.0 if the response is the answer, blanks around it aside, else 0.0."""
+    """Return 1.0 if the response, stripped of blanks, is the answer, else 0.0."""
     return 1.0 if response.strip() == str(answer) else 0.0
 
 
 def accuracy(model, n=200, greedy=False, seed=0):
-    """Return the share of n sums that the policy answers right; its own random numbers.
+    """Return the share of n sums that the policy answers correctly; uses its own generator.
 
     Args:
         model: a Policy.
@@ -363,7 +363,7 @@ def accuracy(model, n=200, greedy=False, seed=0):
 
 
 def load_or_train_sft(path, **settings):
-    """Return the Policy of a model folder (or hub name); settings are Policy's.
+    """Load a Policy from a model folder or hub name; `settings` go to Policy.
 
     Raises:
         OSError: there is no such model.

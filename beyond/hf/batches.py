@@ -1,7 +1,7 @@
-"""Which prompts come next, and samples in use that are cut and put together in another way.
+"""Choose the next prompts, and split or join the rollouts of a batch.
 
 A batch is a list of rollouts (one a sampling); a rollout is the dict that GRPOTrainer.roll_out
-returns, of whole groups.
+returns, and holds whole groups.
 """
 
 import random
@@ -19,9 +19,9 @@ def next_rows(place: dict[str, int], rows: list, cfg) -> list:
     """Return the next prompts_per_step rows of this epoch's order, fewer at its end.
 
     Args:
-        place: epoch and row; moved on.
+        place: epoch and row; advanced in place.
         rows: all rows.
-        cfg: a GRPOConfig. The order is its seed's: the same on every rank.
+        cfg: a GRPOConfig. Its seed decides the order, the same on every rank.
     """
     order = list(range(len(rows)))
     if cfg.shuffle:
@@ -83,7 +83,7 @@ def cut(rollout: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
 
 
 def part_of(rollouts: list[dict[str, Any]], world: World, G: int) -> list[dict[str, Any]]:
-    """Return the rank's part of the rollouts of all ranks: consecutive groups, each whole.
+    """Return this rank's share of the rollouts of all ranks: consecutive whole groups.
 
     Args:
         rollouts: of all ranks, in the order of a single process.

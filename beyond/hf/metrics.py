@@ -69,7 +69,7 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def facts_of(rollout: dict[str, Any], ends: set[int]) -> dict[str, Any]:
-    """Return what the metrics need of a rollout, row by row and on the CPU.
+    """Return what the metrics need from a rollout, row by row and on the CPU.
 
     Ranks exchange these: a mean is then taken over all rows, as a single process does.
     """
@@ -90,7 +90,7 @@ def tokens_of(facts: list[dict[str, Any]]) -> int:
 
 
 def lengths_metrics(facts: list[dict[str, Any]]) -> dict[str, float]:
-    """Return what can be said of the lengths; clipped: without an end token."""
+    """Return metrics of the lengths; "clipped" responses have no end token."""
     lengths = torch.cat([f["lengths"] for f in facts])
     ended = torch.cat([f["ended"] for f in facts])
     found = {"completions/clipped_ratio": 1 - float(ended.float().mean())}
@@ -108,7 +108,7 @@ def std(values: torch.Tensor) -> float:
 
 
 def rollout_metrics(facts: list[dict[str, Any]], cfg, reward_fn) -> dict[str, float]:
-    """Return what can be said of the samples of a batch.
+    """Return the metrics of a batch's samples.
 
     Args:
         facts: facts_of each rollout, of all ranks.
@@ -156,7 +156,7 @@ def mean_of(metrics: Iterable[dict[str, float]]) -> dict[str, float]:
 
 
 class CollapseWatch:
-    """Says once when there is nothing to learn from: no score, or no entropy and equal rewards."""
+    """Warn once when nothing can be learned: no score, or no entropy and equal rewards."""
 
     def __init__(self):
         self.flat, self.said, self.said_unscored = 0, False, False
@@ -173,7 +173,7 @@ class CollapseWatch:
             return None
         self.said = True
         return (
-            f"nothing is learned any more: in {FLAT_STEPS} steps the entropy was below "
+            f"nothing more is learned: in {FLAT_STEPS} steps the entropy was below "
             f"{FLAT_ENTROPY} and every group had equal rewards (mean {metrics['reward']:.2f}). If "
             "that reward is the best there is, the task is learned. If not, the policy has "
             "collapsed: go back to an earlier checkpoint and lower learning_rate (now "

@@ -1,4 +1,4 @@
-"""A causal LM with its tokenizer and all that sampling and scoring must agree on.
+"""A causal LM with its tokenizer, and everything that sampling and scoring must agree on.
 
 From a folder or a model to a Policy (device, adapters, checkpointing) and its reference: at the
 end.
@@ -40,7 +40,7 @@ def pad_id_of(tokenizer, ends: set[int], vocabulary: int) -> int:
 
 
 def tokens_with(tokenizer, text: str, vocabulary: int) -> set[int]:
-    """Return the ids of all tokens in whose text this text occurs.
+    """Return the ids of all tokens whose text contains this text.
 
     Raises:
         ValueError: the text is empty, or no single token has it.
@@ -54,7 +54,7 @@ def tokens_with(tokenizer, text: str, vocabulary: int) -> set[int]:
 
 
 def _no_dropout(model: nn.Module) -> None:
-    """Switch off for good whatever draws while training: the ratio of two scorings must be 1.
+    """Switch off all randomness in training mode: the ratio of two scorings must be 1.
 
     eval() alone would not do: gradient checkpointing works in training mode only. Besides modules,
     models keep rates as plain numbers, in modules or only in their config: hidden_dropout,
@@ -177,7 +177,7 @@ class Policy(nn.Module):
 
     @contextlib.contextmanager
     def dropping(self, seed: int) -> Iterator[None]:
-        """Drop inputs of the adapters in the block (lora_dropout); random numbers of its own.
+        """Drop inputs of the adapters in the block (lora_dropout), with separate random numbers.
 
         Args:
             seed: of what is dropped.
@@ -204,7 +204,7 @@ class Policy(nn.Module):
             return self.model(ids, attention_mask=real, position_ids=positions(real)).logits
 
     def state(self) -> tuple:
-        """Return what is another one after every optimizer step, and for every other policy."""
+        """Return a value that changes with every optimizer step and differs between policies."""
         return weakref.ref(self), sum(p._version for p in self.parameters())
 
     def checkpointing(self) -> bool:
@@ -214,7 +214,7 @@ class Policy(nn.Module):
 
 
 class AdapterOff(Policy):
-    """A policy with a new LoRA as it was before training: the same weights, with no second copy.
+    """A policy with a new LoRA as it was before training; shares its weights, copies none.
 
     Args:
         policy: a Policy around a peft model whose adapter changed nothing at the start.
@@ -232,9 +232,9 @@ class AdapterOff(Policy):
 
 
 class AtStart(AdapterOff):
-    """A policy with an adapter that had been trained before, as it is now: base and adapter.
+    """A policy whose adapter was already trained, frozen as it is now: base and adapter.
 
-    What is trained is kept a second time, and is put in its place for a forward pass.
+    Keeps a second copy of the trained weights, and swaps it in for each forward pass.
 
     Args:
         policy: a Policy around a peft model, before training.
@@ -246,7 +246,7 @@ class AtStart(AdapterOff):
 
     @contextlib.contextmanager
     def casting(self):
-        """Go back to the start for a forward pass; it is one without gradients."""
+        """Swap in the initial weights for a forward pass without gradients."""
         now = [p.data for p, _ in self.start]
         try:
             for p, kept in self.start:
@@ -303,7 +303,7 @@ def _keeps_a_cache(policy: Policy) -> None:
 
 
 def only_last(model: Any) -> dict:
-    """Return the argument that spares the logits of all positions but the last."""
+    """Return the argument that limits the logits to the last position."""
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     known = inspect.signature(type(inner).forward).parameters
     return {"logits_to_keep": 1} if "logits_to_keep" in known else {}
@@ -367,10 +367,10 @@ def adapted(model, cfg: GRPOConfig, peft_config=None):
     Args:
         model: a causal LM, or a peft model: then its adapters are trained on.
         cfg: a GRPOConfig.
-        peft_config: for new adapters, in the place of the settings lora_...; None: those.
+        peft_config: for new adapters, instead of the settings lora_...; None: those.
 
     Raises:
-        ValueError: what cannot be trained, or could not be saved.
+        ValueError: something that could not be trained or saved.
     """
     has = hasattr(model, "disable_adapter")
     if getattr(model, "_hf_peft_config_loaded", False) and not has:
@@ -413,7 +413,7 @@ def _same_adapter(model, wanted) -> None:
 
 
 def trained_in_full(model) -> None:
-    """Bring weights that will be trained to float32, and say so.
+    """Convert the weights that will be trained to float32, and report it.
 
     from_pretrained keeps the file's type, often bfloat16. Its numbers lie 1/256 apart or more: most
     steps of a learning rate such as 1e-5 would be rounded to nothing.
@@ -437,7 +437,7 @@ def policy_of(model, tokenizer, cfg: GRPOConfig, peft_config=None) -> Policy:
         model: a causal LM that is loaded, or a peft model; it is changed in place.
         tokenizer: its tokenizer.
         cfg: a GRPOConfig.
-        peft_config: for adapters, in the place of the settings lora_...; None: those.
+        peft_config: for adapters, instead of the settings lora_...; None: those.
 
     Raises:
         ValueError: no such device, peft is missing, or nothing can be trained or saved.
@@ -496,7 +496,7 @@ ADAPTER = "adapter_config.json"
 
 
 class _NoBase(OSError):
-    """The model that an adapter belongs to is not there."""
+    """The base model of an adapter cannot be found."""
 
 
 def _whole(path: str | Path):
@@ -540,10 +540,10 @@ def _adapter(path: Path):
 
 
 def reference_of(policy: Policy) -> Policy:
-    """Return the frozen policy that the KL is measured against: the policy as it is now.
+    """Return a frozen copy of the policy as it is now; the KL is measured against it.
 
-    With a new LoRA it is the same model with its adapter off, and costs no memory; with adapters
-    that were trained before, the same model and a second copy of these; else a copy.
+    With a new LoRA it is the same model with the adapter off, which costs no memory; with adapters
+    that were trained before, the same model and a second copy of them; otherwise a copy.
     """
     if hasattr(policy.model, "disable_adapter"):
         return AdapterOff(policy) if policy.fresh else AtStart(policy)
@@ -554,17 +554,17 @@ def reference_of(policy: Policy) -> Policy:
 
 
 def memory_advice(cfg: GRPOConfig) -> str:
-    """Return what to change when memory is out, with the values there are now."""
+    """Return what to change when memory runs out, with the current values."""
     micro = ("take step = ours with micro_batch" if cfg.step == "lab" else
              f"lower micro_batch (now {cfg.micro_batch or 'all responses at once'})")
     return (f"out of memory: {micro}, lower group_size (now {cfg.group_size}) or max_new_tokens "
-            f"(now {cfg.max_new_tokens}), or set gradient_checkpointing or lora_rank. Resume goes "
-            "on with the new settings from the last checkpoint")
+            f"(now {cfg.max_new_tokens}), or set gradient_checkpointing or lora_rank. Resuming "
+            "continues from the last checkpoint with the new settings")
 
 
 @contextlib.contextmanager
 def advice_when_memory_is_out(cfg: GRPOConfig, opt: torch.optim.Optimizer) -> Iterator[None]:
-    """Free the gradients and say what to change if memory is out in the block.
+    """If memory runs out in the block, free the gradients and name what to change.
 
     Raises:
         MemoryError: memory is out; the message names what to change.

@@ -1,6 +1,6 @@
-"""What can be checked before torch is imported and a model is loaded, in one line each.
+"""Checks made before torch is imported and a model is loaded; each error is one line.
 
-A mistyped flag, folder or name is answered at once, and not after minutes of loading.
+A mistyped flag, folder or name is reported at once, not after minutes of loading.
 """
 
 import difflib
@@ -30,7 +30,7 @@ def packages(cfg: GRPOConfig) -> None:
 
 
 def together(cfg: GRPOConfig) -> None:
-    """Raise a ValueError for an unknown loss, advantage or estimator, or what excludes another."""
+    """Raise a ValueError for an unknown loss, advantage or estimator, or settings that clash."""
     if ":" in cfg.loss or cfg.loss.endswith(".py"):
         own_file(cfg.loss, "loss")
     elif cfg.loss != "lab":
@@ -48,7 +48,7 @@ def together(cfg: GRPOConfig) -> None:
 
 
 def whole_step(cfg: GRPOConfig) -> None:
-    """Raise a ValueError for settings that a whole grpo_step of a student has no place for."""
+    """Raise a ValueError for settings that a student's whole grpo_step cannot use."""
     defaults = {"loss": ("lab",), "adv": (None, "lab"), "kl": (None, "k3"), "micro_batch": (0,),
                 "clip_low": (None,), "clip_high": (None,), "entropy_coef": (0.0,),
                 "gradient_accumulation_steps": (1,)}
@@ -59,7 +59,7 @@ def whole_step(cfg: GRPOConfig) -> None:
 
 
 def processes(cfg: GRPOConfig) -> None:
-    """Raise a ValueError where several processes are asked for, and there is only this one."""
+    """Raise a ValueError if several processes are asked for and only this one runs."""
     if cfg.parallel != "ddp" and int(os.environ.get("WORLD_SIZE", "1")) < 2:
         raise ValueError(
             f"parallel = {cfg.parallel} shares a model among several processes, and this is a "
@@ -82,7 +82,7 @@ def own_file(text: str, what: str) -> Path:
 
 
 def file(path: str | None, flag: str) -> None:
-    """Raise an OSError if a file that a flag names is not there."""
+    """Raise an OSError if a flag names a file that does not exist."""
     if path is None or Path(path).is_file():
         return
     if Path(path).is_dir():
@@ -99,8 +99,8 @@ def file(path: str | None, flag: str) -> None:
 def model(name: str | Path) -> None:
     """Raise an OSError if there is no such model: no folder, and no name that a hub knows.
 
-    A folder that is mistyped is answered at once. A hub is asked only for what cannot be a folder,
-    and it has a few seconds.
+    A mistyped folder is reported at once. A hub is asked only for names that cannot be a folder,
+    and has a few seconds to answer.
     """
     path = Path(name)
     if path.is_dir():
@@ -115,7 +115,7 @@ def model(name: str | Path) -> None:
 
 
 def closest(path: Path) -> str:
-    """Return "; did you mean x?" with a folder beside the one that is not there, or nothing."""
+    """Return "; did you mean x?" with a similar folder that exists, or ""."""
     near = path.parent
     known = [p.name for p in near.iterdir() if p.is_dir()] if near.is_dir() else []
     close = difflib.get_close_matches(path.name, known, 1, 0.5)

@@ -6,7 +6,7 @@ import torch
 
 
 def factor(step: int, total: int, warmup: int, kind: str) -> float:
-    """Return the share of the peak learning rate at a step that is counted from 0.
+    """Return the fraction of the peak learning rate at a step; steps count from 0.
 
     The first step of a warm-up over n steps has 1/n of the peak, never 0: it would do nothing.
     "cosine" and "linear" would reach 0 one step after the last.
@@ -26,7 +26,7 @@ def factor(step: int, total: int, warmup: int, kind: str) -> float:
 
 
 class Schedule:
-    """Sets an optimizer's learning rate before each step.
+    """Set an optimizer's learning rate before each step.
 
     Args:
         cfg: a GRPOConfig.

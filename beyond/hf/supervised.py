@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: the loss is on the response alone. The command is beyond/sft.py."""
+"""Supervised fine-tuning; the loss covers only the response. The command is beyond/sft.py."""
 
 import contextlib
 import time
@@ -24,15 +24,15 @@ from lab15_run import counted
 
 
 def spoken_ids(policy: backend.Policy, text: str) -> list[int]:
-    """Return a response's ids and the end token; one that is too long is cut, without an end."""
+    """Return a response's ids and the end token; a long one is truncated and gets no end."""
     end = policy.tokenizer.eos_token_id
     end = min(policy.ends) if end is None else end
     ids = [*policy.tokenizer(text, add_special_tokens=False)["input_ids"], end]
-    return ids[: policy.max_new_tokens]  # an end where it was cut would teach to stop there
+    return ids[: policy.max_new_tokens]  # an end token here would teach it to stop at the cut
 
 
 def demonstrations(policy: backend.Policy, rows: list[dict]) -> dict:
-    """Return rows as sample would: the reference as the response, its end token included."""
+    """Return rows in the form of sample: the reference is the response, with its end token."""
     known = backend.encode(policy, [row["text"] for row in rows])
     spoken = [spoken_ids(policy, str(row["reference"])) for row in rows]
     T = max(map(len, spoken))
@@ -64,7 +64,7 @@ class SFTTrainer(Training):
         self.schedule = Schedule(cfg, self.opt)
 
     def update(self, rows: list[dict]) -> dict[str, float]:
-        """Make one step on some rows; every token counts the same."""
+        """Make one step on some rows; all tokens weigh the same."""
         size = self.cfg.micro_batch or len(rows)
         parts = [demonstrations(self.policy, rows[i : i + size])
                  for i in range(0, len(rows), size)]
@@ -88,7 +88,7 @@ class SFTTrainer(Training):
                 "num_tokens": tokens}
 
     def batches(self, rows: list[dict]):
-        """Yield the batches of the steps that are left; the data is gone round as needed."""
+        """Yield the batches of the remaining steps; repeats the data as needed."""
         place = {"epoch": 0, "row": 0}
         for step in range(self.total):
             batch = next_rows(place, rows, self.cfg)
@@ -139,7 +139,7 @@ class SFTTrainer(Training):
         return Path(path).name
 
     def train_in_folder(self, rows: list[dict]) -> list[dict[str, float]]:
-        """Make the steps that are left; save final/ if one was made; return the log."""
+        """Make the remaining steps; save final/ if one was made; return the log."""
         cfg, start = self.cfg, self.done
         log = RunLog(cfg, None if self.folder.fresh else self.done)
         try:
@@ -152,7 +152,7 @@ class SFTTrainer(Training):
             log.close()
 
     def answered(self, dataset) -> list[dict]:
-        """Return the usable rows that have a reference; say what is left out, and what is cut."""
+        """Return the usable rows that have a reference; report how many are dropped or cut."""
         rows = usable(dataset, self.policy)
         kept = [row for row in rows if row["reference"] is not None]
         if not kept:
@@ -167,7 +167,7 @@ class SFTTrainer(Training):
         return kept
 
     def steps(self, rows: list[dict], log: RunLog) -> list[dict[str, float]]:
-        """Make the steps that are left; return the log."""
+        """Make the remaining steps; return the log."""
         from tqdm import tqdm
 
         cfg, total, start = self.cfg, self.total, self.done

@@ -4,13 +4,13 @@
     trainer.train([{"prompt": "2+2=", "reference": "4"}, ...])
 
 One batch is gradient_accumulation_steps samplings of prompts_per_step prompts with group_size
-responses each. On it inner_steps optimizer steps are made. A step goes through the batch
+responses each. It is used for inner_steps optimizer steps. A step goes through the batch
 micro_batch responses at a time, each loss weighted by its share of the batch, so that the sum of
 the gradients is the gradient of the whole batch, however it is cut. The last batch of an epoch may
-be smaller; it is a step like the others. Advantages are taken over each sampling by itself.
+be smaller; it is a step like the others. Advantages are computed for each sampling separately.
 
-With several processes (parallel.py) each takes its share of the prompts, whole groups; a step is
-the one that a single process would make on what they have together.
+With several processes (beyond/parallel) each takes its share of the prompts, in whole groups; a
+step equals the one that a single process would make on all of them.
 """
 
 import contextlib
@@ -64,10 +64,10 @@ class GRPOTrainer(Training):
             solutions' file, or lab15_grpo.py where there is none.
         eval_dataset: rows for evaluation; None: no evaluation.
         callbacks: objects with any of the methods on_rollout, on_advantages, on_loss,
-            on_step_end, on_eval, on_save; each is called as method(trainer, **what there is), on
-            every rank. HF's TrainerCallback has other arguments and is refused.
+            on_step_end, on_eval, on_save; each is called as method(trainer, ...), with
+            keywords, on every rank. HF's TrainerCallback has other arguments and is refused.
         world: a parallel.World; None: torchrun's, or a world of one.
-        peft_config: adapters to train (peft's LoraConfig), in the place of lora_rank and its like.
+        peft_config: adapters to train (peft's LoraConfig), instead of lora_rank and the like.
 
     Raises:
         ValueError: settings that do not go together.
@@ -128,7 +128,7 @@ class GRPOTrainer(Training):
 
     @torch.no_grad()
     def roll_out(self, rows: list[dict]) -> dict[str, Any]:
-        """Sample, score and compare the responses to this rank's rows; return all a loss needs."""
+        """Sample and score responses to this rank's rows; return everything that a loss needs."""
         cfg, lab = self.cfg, self.lab
         with ranks.whole(self.through):
             groups = lab.sample_group(
@@ -250,14 +250,14 @@ class GRPOTrainer(Training):
 
         Args:
             dataset: list of dicts; a prompt is text or a list of chat messages.
-            eval_dataset: in the place of the constructor's.
+            eval_dataset: replaces the one given to the constructor.
             resume: True for the newest checkpoint of output_dir, or a checkpoint's folder.
             folder: the folder of the run, entered already; None: output_dir. An earlier run in it
                 is renamed before the first step; one that another process uses is refused.
 
-        Ctrl-C is a normal end: the step at hand is finished, a checkpoint is written to go on
-        from, and final/, as at the end. A second Ctrl-C does not wait and writes final/ alone.
-        Where no step was made, nothing is left behind.
+        Ctrl-C is a normal end: the current step is finished, then a checkpoint to resume from and
+        final/ are written. A second Ctrl-C does not wait and writes only final/. If no step was
+        made, nothing is left behind.
         """
         with quiet(self.world):
             rows = usable(dataset, self.policy)
@@ -299,7 +299,7 @@ class GRPOTrainer(Training):
         return files
 
     def train_in_folder(self, rows: list[dict], total: int) -> None:
-        """Make the steps that are left; log, and save final/ if a step was made."""
+        """Make the remaining steps and log them; save final/ if a step was made."""
         start = self.done
         if self.world.main:
             self.log = RunLog(self.cfg, None if self.folder.fresh else self.done)
@@ -325,7 +325,7 @@ class GRPOTrainer(Training):
                 self.log.close()
 
     def place_to_go_on(self, start: int) -> str:
-        """Return what is kept after Ctrl-C, as the end of a line.
+        """Return the end of the line that says what is kept after Ctrl-C.
 
         Args:
             start: the steps that were made before this run.
@@ -337,7 +337,7 @@ class GRPOTrainer(Training):
         return f". final/ has the model; a resume continues from {place}."
 
     def run(self, rows: list[dict], total: int) -> bool:
-        """Make all optimizer steps that are left; return whether Ctrl-C has ended it before."""
+        """Make all remaining optimizer steps; return whether Ctrl-C ended them early."""
         from tqdm import tqdm
 
         off = None if self.world.main else True
@@ -367,7 +367,7 @@ class GRPOTrainer(Training):
         return False
 
     def measure(self, metrics: dict[str, float], n: int, seconds: float) -> None:
-        """Add what else can be said of a step to its metrics; keep them until the next log.
+        """Add further metrics of a step; keep them until the next log.
 
         Args:
             metrics: of update, or of lab_step.
@@ -393,7 +393,7 @@ class GRPOTrainer(Training):
         return part[ranks.my_part(self.data, len(part))]
 
     def next_batch(self, rows: list[dict]) -> list[dict]:
-        """Sample the responses of the next batch; it ends where the epoch ends."""
+        """Sample the responses of the next batch; an epoch's last batch may be smaller."""
         rollouts = []
         for _ in range(self.cfg.gradient_accumulation_steps):
             rollouts.append(self.roll_out(self.mine(rows)))
@@ -402,7 +402,7 @@ class GRPOTrainer(Training):
         return rollouts
 
     def after_step(self, before: int, total: int) -> None:
-        """Log, evaluate and save where it is time to."""
+        """Log, evaluate and save when they are due."""
         cfg, last = self.cfg, self.done == total
         found: dict[str, float] = {}
 
@@ -418,7 +418,7 @@ class GRPOTrainer(Training):
             self.history.append({"step": self.done} | metrics)
             if self.world.main:
                 self.log.metrics(self.done, metrics)
-        if last or due(cfg.save_steps):  # from the last one a finished run can be made longer
+        if last or due(cfg.save_steps):  # so that a finished run can be continued later
             self.keep()
         self.tell("on_step_end", step=self.done)
 
@@ -432,7 +432,7 @@ class GRPOTrainer(Training):
 
     @torch.no_grad()
     def evaluate(self, greedy: bool = False) -> float:
-        """Return the mean reward of one response to each evaluation prompt; own random numbers.
+        """Return the mean reward of one response per evaluation prompt; uses its own generator.
 
         Each rank answers its share of the prompts; drawn ones differ with the number of processes.
         """
@@ -513,14 +513,14 @@ EVENTS = "on_rollout, on_advantages, on_loss, on_step_end, on_eval, on_save"
 
 
 def refuse(others: dict[str, Any], callbacks) -> None:
-    """Raise in one line if a trainer is given what only another library's takes.
+    """Raise an error in one line for arguments or callbacks of other libraries' trainers.
 
     Args:
         others: arguments that GRPOTrainer does not have.
         callbacks: its callbacks.
 
     Raises:
-        TypeError: such an argument; what to give instead.
+        TypeError: such an argument; names what to give instead.
         ValueError: a callback of HF, or one without a method that is ever called.
     """
     for name in others:
@@ -549,9 +549,9 @@ def quiet(world):
 
 
 def announce(n: int, cfg) -> int:
-    """Return the number of optimizer steps; warn of what would never happen in so many.
+    """Return the number of optimizer steps; warn about what so few steps would never reach.
 
-    As in HF, max_steps wins over num_train_epochs: the data is gone round as often as needed.
+    As in HF, max_steps overrides num_train_epochs: the data is repeated as often as needed.
     """
     batches = -(-n // (cfg.prompts_per_step * cfg.gradient_accumulation_steps))
     steps = cfg.max_steps or batches * cfg.inner_steps * cfg.num_train_epochs
@@ -576,7 +576,7 @@ def notes_of(metadata: dict[str, Any], n: int) -> dict[str, list]:
 
 
 def columns_of(rows: list[dict], out: dict[str, Any]) -> dict[str, list]:
-    """Return what a reward may ask for beside prompts and responses: the data's columns, the ids.
+    """Return a reward's inputs besides prompts and responses: the data's columns, the ids.
 
     Args:
         rows: the data's row of each response.

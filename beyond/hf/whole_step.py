@@ -1,4 +1,4 @@
-"""Your whole grpo_step on a real model, unedited; what it samples is recorded for the log."""
+"""Run your whole grpo_step, unedited, on a real model; record its samples for the log."""
 
 import contextlib
 from typing import Any
@@ -28,7 +28,7 @@ class Answer(str):
 
 
 class ScheduledOptimizer:
-    """An optimizer whose step() sets the learning rate first; everything else is the optimizer's.
+    """Wrap an optimizer; step() sets the learning rate first, the rest is the optimizer's own.
 
     Args:
         trainer: a GRPOTrainer; its count of steps goes up with every step.
@@ -41,7 +41,7 @@ class ScheduledOptimizer:
         return getattr(self.trainer.opt, name)
 
     def step(self, *args, **kwargs):
-        """Make one step at the rate that the schedule gives."""
+        """Make one step at the schedule's rate."""
         trainer = self.trainer
         trainer.rate = trainer.schedule.step(trainer.done)
         result = trainer.opt.step(*args, **kwargs)
@@ -56,7 +56,7 @@ class LabStep:
         trainer: a GRPOTrainer.
 
     Raises:
-        ValueError: settings that a whole grpo_step has no place for.
+        ValueError: settings that a whole grpo_step cannot use.
     """
 
     def __init__(self, trainer):
@@ -112,14 +112,14 @@ class LabStep:
         return out | {"step": self.trainer.done}
 
     def entropy(self, model, out):
-        """Return token_entropy; after a step it is read anew (DTensors hide that they changed)."""
+        """Return token_entropy; recompute it after a step (DTensors hide that they changed)."""
         if out.get("step") != self.trainer.done:
             out = out | {"state": None}
         with whole(self.trainer.through):
             return hf_backend.token_entropy(model, out)
 
     def row_of(self, answer: str) -> dict:
-        """Return the row of an answer; one that was copied as a plain text has lost its own.
+        """Return the row of an answer; an answer copied as plain text no longer carries it.
 
         Raises:
             ValueError: no row of this batch has the answer.
@@ -127,7 +127,7 @@ class LabStep:
         at, self.calls = self.calls // self.trainer.cfg.group_size, self.calls + 1
         if isinstance(answer, Answer):
             return answer.row
-        rows = self.rows[at : at + 1] + self.rows  # first the one whose turn it is
+        rows = self.rows[at : at + 1] + self.rows  # try the row whose turn it is first
         for row in rows:
             if str(row["reference"]) == str(answer):
                 return row
@@ -135,7 +135,7 @@ class LabStep:
                          f"which no prompt has. Test: {how_to_test(1, self.trainer.lab.__file__)}")
 
     def reward(self, response, answer):
-        """Return the trainer's reward of one response; what cannot be scored counts as 0."""
+        """Return the trainer's reward for a response; one that cannot be scored counts as 0."""
         row = self.row_of(answer)
         columns = {k: [v] for k, v in row.items() if k not in ("prompt", "text")}
         [score], *_ = self.trainer.judged([row["text"]], [response], columns)

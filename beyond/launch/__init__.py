@@ -1,1 +1,1 @@
-"""Starting a run on many processes and machines, and what it needs on paper."""
+"""Start a run on many processes or machines, and estimate what it will need."""

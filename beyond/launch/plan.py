@@ -3,7 +3,7 @@ r"""What a GRPO run needs, on paper: bytes of memory, tokens a step, seconds, ge
     python -m beyond.launch.plan --model 1.7B --gpus 8 --gpu-gb 80 --P 64 --G 8 --length 1024 \
         --generate-tps 2500 --train-tps 9000
     python -m beyond.launch.plan --model FOLDER          a folder with a HuggingFace config.json
-    python -m beyond.launch.plan --update                write the tables of README.md anew
+    python -m beyond.launch.plan --update                rewrite the tables of README.md
 
 Nothing about a device is built in: its memory, its tokens a second and the bandwidth are numbers
 that you give, from a run of your own. Everything else follows from the model's shapes by the
@@ -31,7 +31,7 @@ Row = list[str]
 
 @dataclass(frozen=True)
 class Model:
-    """The shapes of a Llama-type decoder; what config.json calls them stands beside."""
+    """The shapes of a Llama-type decoder; the comments have their names in config.json."""
 
     name: str
     vocab: int
@@ -163,7 +163,7 @@ def token_activations(m: Model, r: Recipe) -> float:
         6 width + 2 q + 2 kv + 4 inner + 2 + heads     numbers of 4 bytes
 
     The last three: the norms' scales, the softmax's log-sum. Norms compute in float32 always, and
-    under autocast the residual stream is float32 and five linear layers cast their inputs anew.
+    under autocast the residual stream is float32 and five linear layers cast their inputs again.
     A test counts the saved tensors of a small model. The idea of the count: arXiv 2205.05198.
     """
     rows = 2 * m.q + 2 * m.kv + 4 * m.inner
@@ -188,7 +188,7 @@ def activation_bytes(m: Model, r: Recipe, tokens: int, checkpointing: bool = Fal
 def logits_bytes(m: Model, r: Recipe, tokens: int, chunk: int | None = CHUNK) -> float:
     """Return what the logits take: in the compute type, as float32, and their gradient.
 
-    chunk: numbers held at a time (the rest is computed anew in backward); None: all.
+    chunk: numbers held at a time (the rest is recomputed in backward); None: all.
     """
     numbers = tokens * m.vocab if chunk is None else min(tokens * m.vocab, max(chunk, m.vocab))
     return numbers * (8 if r.compute == 4 else r.compute + 8)
@@ -484,7 +484,7 @@ def time_lines(m: Model, r: Recipe, f: argparse.Namespace, ranks: int | None) ->
 
 
 # ============================================================== the tables of README.md
-# A table stands there between <!-- plan:start NAME --> and <!-- plan:end -->.
+# A table there is enclosed by <!-- plan:start NAME --> and <!-- plan:end -->.
 
 
 def markdown(rows: list[Row]) -> list[str]:
@@ -617,7 +617,7 @@ MARKED = re.compile(r"(<!-- plan:start (\w+) -->\n).*?(<!-- plan:end -->)", re.S
 
 
 def filled(text: str) -> str:
-    """Return a text with every marked table made anew.
+    """Return a text with every marked table rewritten.
 
     Raises:
         ValueError: a name that is no table.
@@ -631,7 +631,7 @@ def filled(text: str) -> str:
 
 
 def update(path: Path = README) -> str:
-    """Write the tables of a file anew; return what was done."""
+    """Rewrite the tables of a file; return what was done."""
     from tinylm import write_file
 
     old = path.read_text(encoding="utf-8")
@@ -700,7 +700,7 @@ def arguments(args: list[str] | None) -> argparse.Namespace:
     p.add_argument("--bandwidth", type=speed, help="GB/s from the trainer to a generator")
     p.add_argument("--ahead", type=number(0, 1e4), default=1, help="batches ahead (1)")
     p.add_argument("--sync-interval", type=number(1, 1e4), default=1, help="updates (1)")
-    p.add_argument("--update", action="store_true", help="write README.md's tables anew")
+    p.add_argument("--update", action="store_true", help="rewrite the tables of README.md")
     return p.parse_args(args)
 
 

@@ -4,7 +4,7 @@
     torchrun --standalone --nproc-per-node 4 -m beyond.launch.tiny --parallel fsdp --loss dapo
     python -m beyond.launch.tiny               one process: the lab's train_grpo, to the bit
 
-Six things change from train_grpo; each of them stands in one place:
+Six things differ from train_grpo, each in one place:
 
     prompts      all ranks draw the same batch, and each takes whole groups of it      my_part
     samples      each rank has random numbers of its own                               seed_of
@@ -13,7 +13,7 @@ Six things change from train_grpo; each of them stands in one place:
     numbers      are added up as sums and counts; a mean of means would be wrong        over_ranks
     files        rank 0 evaluates and writes; checkpoints are everybody's               save, load
 
-OUT gets the lab's files and checkpoint-N; --resume, or a start by --max-restarts, goes on from it.
+OUT gets the lab's files and checkpoint-N; --resume, or a restart by --max-restarts, resumes.
 """
 
 import argparse
@@ -56,7 +56,7 @@ from lab15_run import counted, piped
 from tests.labfile import load_lab
 
 KEEP = 2  # checkpoints
-NUMBERS = ("iters", "eval_every", "eval_n")  # a run may go on with others of these
+NUMBERS = ("iters", "eval_every", "eval_n")  # a resumed run may change these
 
 # What each number of grpo_step is a mean over. The loss is one share for each rank.
 UNITS = {"reward": "rows", "loss": "ranks", "kl": "tokens", "clip_frac": "tokens",
@@ -156,7 +156,7 @@ class Run:
             self.hist[k].append(s[k])
 
     def evaluate(self, it: int) -> None:
-        """Measure the accuracy on rank 0 alone: the same random numbers on any number of ranks."""
+        """Measure the accuracy on rank 0 only: the same random numbers on any number of ranks."""
         if self.world.main:
             self.hist["eval_iter"].append(it)
             for name, greedy in (("acc_sampled", False), ("acc_greedy", True)):
@@ -187,7 +187,7 @@ class Run:
         Args:
             resume: False: there must be none, or a restart would take up another run's.
 
-        A rank goes on with the random numbers that it had. One that was not there then (there are
+        A rank continues with its own random numbers. One that was not there then (there are
         more ranks now) starts at its seed, and those of ranks that are gone are dropped.
 
         Raises:
@@ -203,7 +203,7 @@ class Run:
             return
         last = kept[-1]
         if not resume:
-            raise ValueError(f"{last} is of another run: go on with it by --resume, or give "
+            raise ValueError(f"{last} is of another run: continue it with --resume, or give "
                              "another --out")
         before = checkpoints.load_state(last)["about"]
         for name, value in self.about.items():
@@ -238,7 +238,7 @@ def train(run: Run, out: Path | None) -> None:
         left = range(len(hist["loss"]) + 1, cfg.iters + 1)
         for it in files.progress(left, world.main):
             run.step(it)
-            leave = stopped(world, pressed)  # a rank that leaves alone leaves others waiting
+            leave = stopped(world, pressed)  # if one rank left alone, the others would hang
             if it % cfg.eval_every == 0 or it == cfg.iters or leave:
                 run.evaluate(it)
                 run.save(it)
@@ -272,7 +272,7 @@ def parse(text: str | None, args: Sequence[str] | None = None) -> argparse.Names
     add("--parallel", default="ddp", choices=KINDS, help="ddp: all weights on every rank; "
         "fsdp: weights, gradients and Adam's state in parts (ddp)")
     add("--out", metavar="FOLDER", help="folder for the results (runs/tiny-seedN)")
-    add("--resume", action="store_true", help="go on from the newest checkpoint, if there is one")
+    add("--resume", action="store_true", help="resume from the newest checkpoint, if there is one")
     add("--device", default="cpu", help="cpu (gloo), or cuda (nccl, one GPU a process)")
     add("--threads", default=1, type=int, help="of each process; more are slower on most CPUs (1)")
     add("--sft", default=str(Path(tinylm.__file__).resolve().with_name("tinylm_sft.pt")),
@@ -326,7 +326,7 @@ def variant_of(name: str) -> Variant:
 
 
 def about(flags: argparse.Namespace) -> dict:
-    """Return what must be the same for a run to go on from a checkpoint."""
+    """Return what must be the same for a run to resume from a checkpoint."""
     settings = {k: v for k, v in vars(flags.cfg).items() if k not in NUMBERS}
     return {"loss": flags.loss, **settings}
 
@@ -340,7 +340,7 @@ def ended(error: Exception, code: int) -> int:
     """Say what is wrong in one line, and return the exit code.
 
     Rank 0 says it first. What is wrong on all ranks is then said once: torchrun ends the others as
-    soon as one has left. What is wrong on one rank alone, that rank says.
+    soon as one has left. An error on a single rank is printed by that rank.
 
     Raises:
         LabError: on several ranks, so that torchrun names the rank whose function failed.
@@ -374,7 +374,7 @@ def main(args: Sequence[str] | None = None) -> int:
         train(run, flags.out if world.main else None)
         if world.main:
             done = len(run.hist["loss"])
-            rest = f" (stopped after {counted(done, 'iteration')}; --resume goes on)"
+            rest = f" (stopped after {counted(done, 'iteration')}; --resume continues)"
             rest *= done < run.cfg.iters
             print(f"{flags.out}{rest}: {lab15_run.verdict(run.cfg, run.hist)}")
     except (FloatingPointError, LabError) as error:

@@ -2,14 +2,14 @@
 
     from beyond.losses import LOSSES, ADVANTAGES, dapo
 
-To be read in this order; the names of variants.py can be imported from here:
+Read in this order; the names of variants.py can be imported from here:
 
-    variants    all of them next to each other; LOSSES, ADVANTAGES, KL_ESTIMATORS
-    pieces      what all of them are put together from: ratios, clips, means, KL estimators
+    variants    all losses side by side; LOSSES, ADVANTAGES, KL_ESTIMATORS
+    pieces      the parts that they are built from: ratios, clips, means, KL estimators
     advantages  what a reward is compared with, and what the difference is divided by
-    weights     importance weights for samples of an older policy, and losses around others
-    shaping     rewards that are changed before there are advantages
-    names       what a loss's name means: its advantages and its settings
+    weights     importance weights for samples of an older policy, and wrappers around losses
+    shaping     changes to rewards before advantages are computed
+    names       what the name of a loss means: function, advantages, settings
 """
 
 # ruff: noqa: F405  the names come with the star, for tools that check types
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of variants.py when it is first asked for."""
+    """Import a name of variants.py on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from beyond.losses import variants

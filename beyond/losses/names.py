@@ -3,10 +3,10 @@
 A variant is a loss, an advantage, a KL estimator and its numbers. To add one, write the function
 (or take one from beyond.losses) and add a line to VARIANTS. Every command trains these rows: for
 beyond.compare, beyond.launch.tiny, train_hf, the services and TRL's adapter "dr_grpo" is the same
-algorithm. What is set by hand wins over the row. Nothing here imports torch before a function is
-asked for: a misspelled name is answered at once.
+algorithm. Settings given by hand override the row. Nothing here imports torch before a function is
+needed, so a misspelled name is reported at once.
 
-What is set here follows the papers, translated where the scale asks for it; `note` says so. Adam
+The settings follow the papers, rescaled where this task needs it; `note` says so. Adam
 divides the scale of a loss out, so a constant in front of it (Dr. GRPO's 1 / L, SAPO's 4 / tau)
 needs no learning rate of its own; only the KL term's weight relative to the rest would notice, and
 where the constant matters beta is 0.
@@ -30,7 +30,7 @@ KL_NAMES = ("k1", "k2", "k3", "k3_is", "k_abs")
 
 
 def own_settings(loss: Callable) -> dict[str, Any]:
-    """Return the clip_eps, beta and clip_high that a loss has by itself, or grpo_loss's."""
+    """Return a loss's own default clip_eps, beta and clip_high, or those of grpo_loss."""
     known = signature(loss).parameters
     found: dict[str, Any] = {"clip_eps": 0.2, "beta": 0.04, "clip_high": None}
     for name in found.keys() & known.keys():
@@ -40,7 +40,7 @@ def own_settings(loss: Callable) -> dict[str, Any]:
 
 
 def bound(loss: Callable, extras: dict[str, Any]) -> Callable:
-    """Return a loss with those extras bound that it takes; itself if it takes none."""
+    """Return a loss with the extras that it accepts bound; itself if it accepts none."""
     taken = {k: v for k, v in extras.items() if k in signature(loss).parameters}
     return partial(loss, **taken) if taken else loss
 
@@ -105,7 +105,7 @@ NAMES = (*VARIANTS, *OTHERS)
 
 
 def variant_of(name: str) -> Variant:
-    """Return what the name of a loss means.
+    """Return the Variant that a loss's name means.
 
     Raises:
         ValueError: an unknown name, with the nearest one.
@@ -116,7 +116,7 @@ def variant_of(name: str) -> Variant:
 
 
 def check(name: str) -> None:
-    """Raise a ValueError for a loss that is unknown, or changes rewards or batches as well."""
+    """Raise a ValueError for an unknown loss, or one that also changes rewards or batches."""
     if name in OTHERS:
         return
     v = variant_of(name)
@@ -126,13 +126,13 @@ def check(name: str) -> None:
 
 
 def own(name: str) -> dict[str, Any]:
-    """Return the settings that the name of a loss stands for, by train_hf's names.
+    """Return the settings that a loss's name implies, under train_hf's names.
 
     They are clip_epsilon, clip_high (None: as clip_epsilon), kl_beta, adv and kl. The group's
     advantages are the lab file's own, as in beyond.compare: adv "lab".
 
     Raises:
-        ValueError: an unknown name; or one that changes rewards or batches as well.
+        ValueError: an unknown name, or one that also changes rewards or batches.
     """
     check(name)
     v = variant_of(name)
@@ -157,7 +157,7 @@ def function_of(loss: str) -> Callable:
 
 
 def described(loss: str, settings: Any) -> str:
-    """Return what a loss is trained with, in one line.
+    """Describe a loss's training settings in one line.
 
     Args:
         loss: its name.
@@ -174,12 +174,12 @@ def described(loss: str, settings: Any) -> str:
 
 
 def known(name: str, names: Collection[str], what: str) -> str:
-    """Return the name if it is one of the names, else end with a line that names the nearest.
+    """Return the name if it is valid; otherwise exit with a line that names the nearest.
 
     Args:
         name: as it was given.
-        names: all there are.
-        what: they are names of.
+        names: all valid names.
+        what: the kind of thing they name.
     """
     if name not in names:
         sys.exit(f"no {what} is called {name!r}{nearest(name, names)}")

@@ -1,4 +1,4 @@
-"""The pieces that every loss in losses.py is put together from.
+"""The pieces that every loss of variants.py is built from.
 
 A loss takes one choice from each of these shelves and nothing else:
 
@@ -11,8 +11,8 @@ Shapes: B rows (responses), T positions. Ratios are (B, T), or (B, 1) where one 
 the whole response. The terms of a loss, one per token, are to be MINIMIZED: the aggregations do
 not negate.
 
-Padding is taken out once, by real_tokens, before any exp(): nothing behind it can overflow there,
-neither in value nor in gradient. x * mask would not do: inf * 0 is NaN.
+real_tokens removes padding once, before any exp(), so nothing can overflow there, neither in value
+nor in gradient. Multiplying by the mask later would not do: inf * 0 is NaN.
 """
 
 from collections.abc import Callable

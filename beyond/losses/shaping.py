@@ -50,7 +50,7 @@ def fill_with_informative(draw: Callable[[], tuple], P: int, G: int, max_draws: 
             whatever you want to get back, and the (len(groups)*G,) rewards before any shaping.
         P: how many groups are wanted; more are cut off.
         G: group size.
-        max_draws: after so many draws, give up and return what there is (perhaps fewer than P).
+        max_draws: give up after this many draws and return what was found, maybe fewer than P.
     """
     kept: list = []
     for _ in range(max_draws):

@@ -530,7 +530,7 @@ KL_ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3, "k3_is": k3_is, "k_abs": k_abs}
 
 
 def zoo(lab: Any) -> dict[str, Loss]:
-    """Return LOSSES with a lab file's own grpo_loss, unchanged, in the place of grpo.
+    """Return LOSSES with a lab file's own grpo_loss, unchanged, instead of our grpo.
 
     lab: a module from tests.labfile.load_lab, the student's or the solution's.
     """

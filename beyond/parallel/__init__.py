@@ -1,7 +1,7 @@
-"""Several processes that train one policy.
+"""Train one policy with several processes.
 
-To be read in this order:
+Read in this order:
 
     ranks   who is who, sums and gathering, DDP and FSDP2
-    tensor  tensor parallelism: each process has a part of every layer
+    tensor  tensor parallelism: each process holds a part of every layer
 """

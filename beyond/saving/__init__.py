@@ -1,9 +1,9 @@
 """What a training run leaves behind; python -m beyond.plot draws it.
 
-To be read in this order:
+Read in this order:
 
-    folder       the folder of one run: nothing in it is overwritten, two runs never share it
-    record       run.yaml, all that a run was made of, and what a resume compares with it
-    logs         a line on the console, JSONL, and other tools' formats
-    checkpoints  whole or not there, and enough for a resume to the bit
+    folder       the folder of a run: nothing in it is overwritten, no two runs share it
+    record       run.yaml: everything that defines a run, and what a resume compares with it
+    logs         lines on the console, JSONL, other tools' formats
+    checkpoints  written atomically; a resumed run repeats the original bit for bit
 """

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: whole or not there, and enough for a resume to the bit.
+"""Checkpoints of a training run: written atomically, complete enough for an exact resume.
 
     OUT/checkpoint-20/    model and tokenizer as from_pretrained reads them (not of launch/tiny)
         state.pt          what all ranks share: step, settings, place in the data; written by rank 0
@@ -8,10 +8,10 @@
     OUT/final/            model and tokenizer; written at the end, after Ctrl-C too
 
 Any number of processes writes it together, and any number reads it; all must see the same folder.
-With as many processes as before a run resumes to the bit. With another number the weights, the
+With the same number of processes a run resumes bit for bit. With another number the weights, the
 optimizer and the samples in use are the same; sampling continues with new seeds.
 
-A folder is written under a temporary name and renamed: kill -9 in the middle loses that save only.
+A folder is written under a temporary name and renamed: kill -9 in the middle loses only that save.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ def set_random_state(state: dict[str, Any]) -> None:
 
 
 def found(folder: str | Path) -> list[Path]:
-    """Return the checkpoints of a run, oldest first; what is half written is none."""
+    """Return the checkpoints of a run, oldest first; ignore what is half written."""
     paths = [p for p in Path(folder).glob("checkpoint-*") if re.fullmatch(r"\D+-\d+", p.name)]
     paths = [p for p in paths if (p / STATE).is_file()]
     return sorted(paths, key=lambda p: int(p.name.split("-")[1]))
@@ -70,11 +70,11 @@ def write_model(folder: Path, policy, weights: dict[str, torch.Tensor] | None = 
     Args:
         folder: it is there.
         policy: an hf.backend.Policy.
-        weights: taken in the place of the model's own.
+        weights: written instead of the model's own.
     """
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # it would be in the middle of ours
+    logging.disable_progress_bar()  # it would garble our own progress bar
     model = policy.model
     if hasattr(model, "merge_and_unload"):  # LoRA: a whole model, and the adapter beside it
         model.save_pretrained(folder / "adapter")
@@ -106,7 +106,7 @@ def link_model(checkpoint: Path, folder: Path) -> None:
 
 
 def put(temporary: Path, folder: Path) -> None:
-    """Rename a folder to one that was not there, or is replaced."""
+    """Rename a folder; replace the target if it exists."""
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     try:
         if folder.exists():
@@ -123,7 +123,7 @@ def save(
     state: dict[str, Any] | None = None, own: dict[str, Any] | None = None,
     model: Any = None, opt: torch.optim.Optimizer | None = None,
 ) -> Path:
-    """Write a folder that was not there, or is replaced; every rank must call it.
+    """Write a folder, or replace it if it exists; every rank must call this.
 
     Args:
         folder: the folder.
@@ -198,7 +198,7 @@ def write_shards(parts: dict[str, Any], folder: Path, world: World) -> None:
     import torch.distributed.checkpoint as dcp
 
     try:
-        with warnings.catch_warnings():  # that one process writes by itself is meant
+        with warnings.catch_warnings():  # one process writing alone is intended
             warnings.simplefilter("ignore")
             dcp.save(parts, checkpoint_id=folder, no_dist=not world.many)
     except dcp.api.CheckpointException as error:
@@ -211,7 +211,7 @@ def last_line(error: BaseException) -> str:
 
 
 def prune(folder: str | Path, keep: int) -> None:
-    """Remove all but the newest checkpoints, and what a killed save has left."""
+    """Remove all but the newest checkpoints, and the remains of a killed save."""
     for path in found(folder)[:-keep]:
         shutil.rmtree(path, ignore_errors=True)
     for path in Path(folder).glob(".checkpoint-*.*"):
@@ -229,8 +229,9 @@ def load_state(folder: str | Path, name: str = STATE) -> dict[str, Any]:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise OSError(f"{folder} is no checkpoint to go on from: it has no {name}. Give a folder "
-                      "checkpoint-N (final/ holds a model alone), or True for the newest") from None
+        raise OSError(f"{folder} is not a checkpoint to resume from: it has no {name}. Give a "
+                      "folder checkpoint-N (final/ holds only a model), or True for the newest"
+                      ) from None
     except Exception as error:
         raise damaged(folder, error) from error
 
@@ -242,7 +243,7 @@ def damaged(folder: str | Path, error: BaseException) -> OSError:
 
 
 def load(folder: Path, world: World, model: Any, opt: torch.optim.Optimizer) -> dict[str, Any]:
-    """Take over weights and optimizer of a checkpoint; every rank must call it.
+    """Load weights and optimizer from a checkpoint; every rank must call this.
 
     Args:
         folder: the checkpoint.
@@ -273,7 +274,7 @@ def load(folder: Path, world: World, model: Any, opt: torch.optim.Optimizer) -> 
         except (Exception, dcp.api.CheckpointException) as error:
             raise damaged(folder, error) from None
 
-    with warnings.catch_warnings():  # that one process reads by itself is meant
+    with warnings.catch_warnings():  # one process reading alone is intended
         warnings.simplefilter("ignore")
         agree(world, read)
     options = state_dict.StateDictOptions(strict=False)

@@ -1,7 +1,7 @@
 """The folder of one run: nothing in it is overwritten, and two runs never share it.
 
     with RunFolder("runs/x") as folder:          # kept out: every other run; moved: nothing yet
-        ...                                      # whatever may fail before the first step
+        ...                                      # anything that may fail before the first step
         folder.begin(settings, run)              # an earlier run becomes runs/x.earlier-1
         ...
         folder.keep()                            # a step is made: it stays
@@ -37,7 +37,7 @@ class RunFolder(lab15_run.Folder):
         flag: how a user chooses another folder, for messages.
 
     Raises:
-        OSError: on entering and in begin: the folder cannot be used, in one line that says why.
+        OSError: on entering and in begin: the folder cannot be used; one line gives the reason.
     """
 
     def __init__(self, path: str | Path, resume: bool = False, flag: str = "--output-dir"):
@@ -55,14 +55,14 @@ class RunFolder(lab15_run.Folder):
         return self
 
     def begin(self, settings: Mapping[str, Any], run: Mapping[str, Any]) -> None:
-        """Put an earlier run aside, make the folder, and write run.yaml; right before step 1.
+        """Rename an earlier run, make the folder, and write run.yaml, right before step 1.
 
         Args:
-            settings: what can be given back, by name.
+            settings: those that --config accepts again, by name.
             run: of record.about_run.
 
         Raises:
-            OSError: it cannot be done; what was there is still there.
+            OSError: it cannot be done; the folder is as it was.
         """
         try:
             self.take()
@@ -89,14 +89,14 @@ class RunFolder(lab15_run.Folder):
         return thing
 
     def keep(self) -> None:
-        """Note that a step is made: from here on the folder stays."""
+        """Note that a step was made: from now on the folder is kept."""
         self.kept = True
 
     def last_line(self, what: str, seconds: float) -> str:
-        """Return the last line of a run: where its results are, how long, from what to what.
+        """Return the last line of a run: its results, how long it took, first and last values.
 
         Args:
-            what: how far it came, such as "20 steps".
+            what: how far it got, such as "20 steps".
             seconds: how long it took.
         """
         from beyond import plot
@@ -113,7 +113,7 @@ class RunFolder(lab15_run.Folder):
         return f"{self.shown}: {what} in {spoken(seconds)}{values}; {', '.join(there)}{missing}"
 
     def draw(self) -> None:
-        """Write curves.png; a run without it is complete all the same, and report says why."""
+        """Write curves.png; a run is complete without it, and the report gives the reason."""
         from beyond import plot
 
         picture = io.BytesIO()
@@ -139,7 +139,7 @@ class RunFolder(lab15_run.Folder):
         self.begun = False
 
     def _take_back(self) -> None:
-        """Undo what begin and the logs have written."""
+        """Remove what begin and the logs have written."""
         if self.before is not None:
             self.write({record.NAME: self.before})
             self.there.clear()
@@ -176,7 +176,7 @@ def told(points: list[tuple[float, float]]) -> str:
 
 
 def spoken(seconds: float) -> str:
-    """Return a time as people say it: 9.5 s, 3 min 20 s, 2 h 5 min."""
+    """Return a duration in words: 9.5 s, 3 min 20 s, 2 h 5 min."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,8 +1,8 @@
-"""What a training run leaves behind: a line on the console, JSONL, and other tools' formats.
+"""The logs of a training run: lines on the console, JSONL, other tools' formats.
 
-In the output folder: training_log.jsonl (a line a log: step and the metrics, with TRL's names
-and meanings), completions.jsonl (a line a response: text, token ids, reward, advantage) and, if
-asked for, tensorboard/ (event files).
+In the output folder: training_log.jsonl (one line per log: step and metrics, with TRL's names
+and meanings), completions.jsonl (one line per response: text, token ids, reward, advantage) and,
+if requested, tensorboard/ (event files).
 """
 
 import importlib
@@ -26,8 +26,8 @@ def put_aside(folder: Path, paths: Iterable[Path], what: str) -> None:
 
     Args:
         folder: the run's.
-        paths: those that are there are moved.
-        what: for the message, such as "a run that this one does not go on from: it is".
+        paths: moved if they exist.
+        what: for the message, such as "a run that is not resumed: it is".
     """
     aside = folder / f"earlier-{1 + sum(1 for _ in folder.glob('earlier-*'))}"
     aside.mkdir()
@@ -38,13 +38,13 @@ def put_aside(folder: Path, paths: Iterable[Path], what: str) -> None:
 
 
 class RunLog:
-    """Writes metrics and completions; appends, so that a resumed run continues the same files.
+    """Write metrics and completions; append, so that a resumed run continues the same files.
 
     Args:
         cfg: the GRPOConfig.
         resumed_at: the step a resume starts from, or None for a new run. Checkpoints of later
             steps are put aside. Lines of later steps, written before the run was killed, are
-            taken out: no step is there twice.
+            removed, so that no step appears twice.
 
     Raises:
         ValueError: a tool is asked for that is not installed.
@@ -60,10 +60,10 @@ class RunLog:
         self.torn: set[str] = set()  # files whose last line may be half written
         self.paths = {n: self.folder / f"{n}.jsonl" for n in ("training_log", "completions")}
         later = [p for p in found(self.folder) if int(p.name.split("-")[1]) > (resumed_at or 0)]
-        if later:  # among the run's own they would be the newest: a resume would go on from them
+        if later:  # among the run's own they would be the newest, and resumed from
             old = list(self.paths.values()) if resumed_at is None else []
             put_aside(self.folder, later + old,
-                      "checkpoints that this run does not go on from: they are")
+                      "checkpoints that this run does not resume from: they are")
         for path in self.paths.values():
             self._cut(path, 0 if resumed_at is None else resumed_at)
         self.writer: Any = None
@@ -86,7 +86,7 @@ class RunLog:
 
     @staticmethod
     def _cut(path: Path, last: int) -> None:
-        """Keep the lines of steps up to `last`; a half-written line goes, too."""
+        """Keep the lines of steps up to `last`; drop a half-written line, too."""
         if not path.exists():
             return
         kept = []
@@ -107,7 +107,7 @@ class RunLog:
             self.torn.discard(name)
         except OSError as error:
             if name not in self.torn:
-                tqdm.write(f"{self.paths[name]} cannot be written: {error}. Training goes on "
+                tqdm.write(f"{self.paths[name]} cannot be written: {error}. Training continues "
                            "without it; its lines are missing until there is room")
             self.torn.add(name)
 
@@ -136,7 +136,7 @@ class RunLog:
             tqdm.write(table(rows[:shown]))
 
     def close(self) -> None:
-        """Finish what other tools keep open."""
+        """Close the files of other tools."""
         if self.writer:
             self.writer.close()
         for run in self.runs:

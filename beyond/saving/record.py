@@ -1,14 +1,14 @@
-"""run.yaml: all that a run was made of, written whole before its first step.
+"""run.yaml: everything that defines a run, written atomically before its first step.
 
-    model: /home/me/models/tiny       what can be given back: --config runs/x/run.yaml
+    model: /home/me/models/tiny       settings that can be reused: --config runs/x/run.yaml
     data: /home/me/train.jsonl
     learning_rate: 1.0e-05
     ...
-    run:                              what happened: for people and for a resume, never trained on
+    run:                              what happened: for people and for resuming; not settings
       command: python -m beyond.train_hf --model ...
       files: {lab: {path: ..., sha256: ...}, ...}
 
-Paths are absolute, so that the file can be given back from any folder.
+Paths are absolute, so that the file can be reused from any folder.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def digest(path: str | Path) -> str:
 
 
 def fingerprint(folder: str | Path) -> str:
-    """Return a SHA-256 that tells models apart: of a folder's small files and of parts of the rest.
+    """Return a SHA-256 that tells models apart: a folder's small files, and parts of the rest.
 
     Reading all of 16 GB would take half a minute; size, beginning and end of a file will do.
 
@@ -107,7 +107,7 @@ def rows_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def about_run(program: str, command: str, files: Mapping[str, str | Path] | None = None,
               rows: Iterable[Mapping[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
-    """Return what a run was made of, for the part of run.yaml that is not given back.
+    """Return what defines a run, for the part of run.yaml that holds no settings.
 
     Args:
         program: such as train_hf; another one refuses the file.
@@ -157,7 +157,7 @@ def text_of(settings: Mapping[str, Any], run: Mapping[str, Any]) -> bytes:
 
 
 def read(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (settings, run) of a folder's run.yaml; both empty where there is none, or half a one.
+    """Return (settings, run) of a folder's run.yaml; both empty if it is missing or incomplete.
 
     Raises:
         OSError: it cannot be read.
@@ -175,7 +175,7 @@ def read(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def source_of(thing: Any) -> str | None:
-    """Return the file that a reward was written in; None without one, and for our own."""
+    """Return the file that defines a reward; None if there is none, or if it is ours."""
     inner = getattr(thing, "func", thing)
     if not (inspect.isfunction(inner) or inspect.isclass(inner)):
         inner = type(inner)
@@ -211,7 +211,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 def check_resume(before: Mapping[str, Any], now: Mapping[str, Any],
                  rows: Iterable[Mapping[str, Any]] | None) -> None:
-    """Raise a ValueError where continuing makes no sense: another model, other or fewer rows.
+    """Raise a ValueError if resuming makes no sense: another model, other or fewer rows.
 
     Args:
         before: files and rows, of about_run, when the run was started; empty: unknown.

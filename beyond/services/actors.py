@@ -1,11 +1,11 @@
-"""The actors: each lives in a process that Monarch has spawned, and has a model of its own.
+"""The actors: each lives in a process spawned by Monarch, with its own model.
 
     GeneratorActor   a copy of the policy; samples with your sample_group
     RewardActor      scores responses
     ReferenceActor   the frozen model; log-probs
     TrainerActor     the policy that learns; your group_advantages, grpo_loss (and its k3_kl)
 
-Endpoints are plain functions: an actor does one thing at a time, in the order it is asked.
+Endpoints are plain functions: an actor serves one call at a time, in order of arrival.
 """
 
 import contextlib
@@ -38,17 +38,17 @@ SFT = TOP / "tinylm_sft.pt"
 
 @dataclass
 class Recipe:
-    """What a process needs to make its model and your functions.
+    """Everything that a process needs to make its model and load your functions.
 
     Args:
         lab: path of the lab file.
         model: folder of a HuggingFace model; None: TinyLM after SFT.
         device: cpu, cuda or mps.
-        first: number of the GPU of the first process that is made from this recipe.
+        first: GPU number of the first process made from this recipe.
         hf: a GRPOConfig, for the model; None: TinyLM.
         reward: of --reward; None: the backend's.
         chat: whether prompts are messages.
-        files: of a real model: what a resume compares, by what they are for.
+        files: for a real model: the files that a resume compares, by purpose.
     """
 
     lab: str
@@ -89,34 +89,34 @@ class Recipe:
         return policy
 
     def functions(self, **replaced: Any):
-        """Return the lab file as a module; replaced names of the backend, such as reward."""
+        """Load the lab file as a module; `replaced` overrides names such as reward."""
         backend = self.backend()
         return load_student(self.lab, backend_with(backend, **replaced) if replaced else backend)
 
 
 def rank() -> int:
-    """Return this process's number among those of its replica."""
+    """Return this process's rank within its replica."""
     return current_rank().rank
 
 
 def share(n: int) -> slice:
-    """Return which of n prompts this process of its replica takes."""
+    """Return the slice of n prompts that this process of its replica takes."""
     point = current_rank()
     return my_part(World(rank=point.rank, size=point.extent.nelements), n)
 
 
 def pad_of(policy) -> int:
-    """Return the id that fills up rows."""
+    """Return the id that pads rows."""
     import tinylm
 
     return getattr(policy, "pad_id", tinylm.PAD)
 
 
 def out_of(policy, inputs: dict, mask: Tensor, temperature: float) -> dict:
-    """Return the dict that the backend's sample returned, made of tensors again.
+    """Rebuild the dict that the backend's sample returned.
 
     Args:
-        policy: where it goes to.
+        policy: its device gets the tensors.
         inputs: "tokens" (B, L + T), "prompt_lengths" (B,).
         mask: (B, T).
         temperature: that it was sampled at.
@@ -141,7 +141,7 @@ def out_of(policy, inputs: dict, mask: Tensor, temperature: float) -> dict:
 
 def judged(reward: Any, prompts: list[str], responses: list[str], columns: dict[str, list],
            timeout: float) -> list[dict[str, Any]]:
-    """Return score, parts and notes of every response, as train_hf has them.
+    """Return score, parts and notes of every response, as in train_hf.
 
     Args:
         reward: of combined.
@@ -151,7 +151,7 @@ def judged(reward: Any, prompts: list[str], responses: list[str], columns: dict[
         timeout: seconds; 0: no limit.
 
     Raises:
-        ValueError: the reward failed; which sample.
+        ValueError: the reward failed; names the sample.
     """
     from beyond.hf.trainer import notes_of
 
@@ -163,7 +163,7 @@ def judged(reward: Any, prompts: list[str], responses: list[str], columns: dict[
 
 
 class Member(Actor):
-    """What all actors have."""
+    """What all actors share."""
 
     @endpoint
     def pid(self) -> tuple[int, int]:
@@ -172,19 +172,19 @@ class Member(Actor):
 
 
 class GeneratorActor(Member):
-    """Samples groups with a copy of the policy.
+    """Sample groups with a copy of the policy.
 
     Args:
-        recipe: how to make it.
+        recipe: how to make the policy.
         name: of this replica, for the episodes.
         seed: process r of the replica draws from seed_of(seed, r), the first from seed itself.
-        scores: whether the log-probs of what it samples are wanted.
+        scores: whether to return the log-probs of its samples.
     """
 
     def __init__(self, recipe: Recipe, name: str, seed: int, scores: bool = True):
         # Scores are the reward actors' work; your sample_group gets a reward that costs nothing.
         self.lab = recipe.functions(reward=lambda response, answer: 0.0)
-        with contextlib.redirect_stdout(None):  # the trainer says it, too
+        with contextlib.redirect_stdout(None):  # the trainer prints it, too
             self.backend, self.policy = recipe.backend(), recipe.policy()
         self.name, self.version, self.scores = name, 0, scores
         torch.manual_seed(seed_of(seed, rank()))
@@ -198,12 +198,12 @@ class GeneratorActor(Member):
 
     @endpoint
     def random_state(self) -> Tensor:
-        """Return where its random numbers are."""
+        """Return the state of its random numbers."""
         return torch.get_rng_state()
 
     @endpoint
     def set_random(self, states: list[Tensor]) -> None:
-        """Put back random numbers, those of every process of the replica."""
+        """Restore the random state of every process of the replica."""
         torch.set_rng_state(states[rank()])
 
     @endpoint
@@ -243,7 +243,7 @@ class GeneratorActor(Member):
 
 
 class RewardActor(Member):
-    """Scores responses.
+    """Score responses.
 
     Args:
         recipe: for the backend's reward.
@@ -274,7 +274,7 @@ class RewardActor(Member):
         """Return the rewards of this process's share.
 
         Raises:
-            Fault: the function failed, or returned something else than a finite number.
+            Fault: the function failed, or did not return a finite number.
         """
         mine = share(len(responses))
         return [self.one(r, a) for r, a in zip(responses[mine], answers[mine])]
@@ -293,7 +293,7 @@ class RewardActor(Member):
 
 
 class ReferenceActor(Member):
-    """The model as it was before training.
+    """Score with the model as it was before training.
 
     Args:
         recipe: how to make it.
@@ -335,7 +335,7 @@ class TrainerActor(Member):
 
     @endpoint
     def train_step(self, groups: list[Group]) -> dict[str, float]:
-        """Make one update on whole groups with rewards; return what your grpo_step returns."""
+        """Make one update on whole groups with rewards; return the dict of your grpo_step."""
         cfg = self.cfg
         rewards = torch.tensor([e.reward for e in episodes_of(groups)], dtype=torch.float32)
         adv = self.lab.group_advantages(rewards, cfg.G, cfg.scale_std)
@@ -349,9 +349,9 @@ class TrainerActor(Member):
     def update(self, inputs: list[dict], targets: list[dict]) -> dict[str, float]:
         """Make cfg.inner_steps gradient steps on a batch of torchforge's form; see batch_of.
 
-        Old policy of the loss: with correction none and tis the trainer's weights when the batch
-        comes in, whatever sampled it; with ratio the sampler's. tis then weighs the policy term
-        by min(old / sampler, cap). Ratio and weights at once would count the same lag twice.
+        The old policy of the loss: with correction none and tis, the trainer's weights when the
+        batch arrives, whatever sampled it; with ratio, the sampler's. tis then weights the policy
+        term by min(old / sampler, cap). Ratio and weights together would correct the lag twice.
         """
         given = {k: v.to(next(self.policy.parameters()).device) for k, v in targets[0].items()}
         out = out_of(self.policy, inputs[0], given["padding_mask"], self.cfg.temperature)
@@ -373,7 +373,7 @@ class TrainerActor(Member):
         return {"loss": loss.item(), "entropy": entropy, "log_ratio_mean": float(lag), **kept}
 
     def loss(self, logp, old, ref, adv, mask, sampler):
-        """Return (loss, stats): your grpo_loss, but for weights per token, which it cannot take.
+        """Return (loss, stats) of your grpo_loss, except with weights per token, which it lacks.
 
         Those need beyond.losses.grpo, the same formula with weights. A weight per response is
         above 0, so it can be multiplied into the advantage.
@@ -413,7 +413,7 @@ class TrainerActor(Member):
 
     @endpoint
     def evaluate(self) -> tuple[float, float]:
-        """Return held-out accuracy (sampled, greedy); random numbers of its own."""
+        """Return held-out accuracy (sampled, greedy); uses its own generator."""
         n = self.cfg.eval_n
         return (self.backend.accuracy(self.policy, n=n, greedy=False),
                 self.backend.accuracy(self.policy, n=n, greedy=True))
@@ -423,7 +423,7 @@ class TrainerActor(Member):
         """Write policy, optimizer, random numbers, version and the controller's state.
 
         Raises:
-            OSError: it cannot be written; what was there before is whole.
+            OSError: it cannot be written; the previous file is intact.
         """
         from tinylm import write_file
 
@@ -433,7 +433,7 @@ class TrainerActor(Member):
 
     @endpoint
     def load(self, path: str) -> dict:
-        """Go on from what save wrote; return the controller's state.
+        """Load what save wrote; return the controller's state.
 
         Raises:
             OSError: it cannot be read.

@@ -1,8 +1,8 @@
-"""Settings of a run with services: of the algorithm, and how many processes of which kind, where.
+"""Settings of a run with services: the algorithm, and the processes of each role.
 
 Without --model TinyLM is trained, and the algorithm's settings are those of the lab's GRPOConfig.
 With --model they are train_hf's (beyond/config.py), with its names and defaults; the lab's names
-(iters, lr, G, beta, ...) are understood there, too. In a YAML file, with torchforge's words
+(iters, lr, G, beta, ...) are accepted there, too. In a YAML file, with torchforge's words
 (num_replicas, with_gpus, ref_model) or ours:
 
     iters: 300
@@ -29,7 +29,7 @@ ALIASES = {  # what guides to torchforge call them
     "prompts_per_iter": "prompts_per_step", "G": "group_size", "lr": "learning_rate",
     "eval_n": "eval_samples", "save_steps": "save_every",
 }
-TINY = {  # the lab's names of settings that train_hf calls otherwise
+TINY = {  # the lab's names of settings that train_hf names differently
     "prompts_per_step": "prompts_per_iter", "group_size": "G", "learning_rate": "lr",
     "clip_epsilon": "clip_eps", "kl_beta": "beta", "eval_samples": "eval_n",
 }
@@ -38,14 +38,14 @@ SERVICE = ("mode", "staleness", "max_staleness", "sync_interval", "buffer_size",
            "tis_cap", "tis_level", "routing", "save_every", "timeout", "max_restarts")
 WORDS = (*ROLES, "ref_model", "reward_actor", "policy")  # of roles, as they are typed
 HEADINGS = (*SECTIONS, *ROLES)
-# Settings of train_hf that services have otherwise, or not at all.
+# Settings of train_hf that services handle differently, or not at all.
 NOT_HERE = {"output_dir": "--out",
             "device": "the device of each role, such as trainer.device=cuda"}
 
 
 @dataclass
 class Role:
-    """How many processes of one kind, and where.
+    """The processes of one role: how many, and where.
 
     Args:
         procs: processes of one replica; they share the prompts of a call.
@@ -76,14 +76,14 @@ class ServicesConfig:
     temperature: float = opt(1.0, "of sampling", 1e-6)
     scale_std: bool = opt(True, "divide advantages by the group's std")
     max_grad_norm: float = opt(1.0, "gradients are clipped to this norm", 1e-9)
-    eval_every: int = opt(10, "evaluate every so many updates", 1)
+    eval_every: int = opt(10, "updates between two evaluations", 1)
     eval_n: int = opt(500, "problems of an evaluation", 1)
     seed: int = opt(0, "of sampling and prompts", 0)
     # the services
     mode: str = opt("sync", "sync: one after the other; async: at the same time", None,
                     ("sync", "async"))
     staleness: int | None = opt(
-        None, "async: every update uses rollouts exactly so many versions old, reproducibly", 0)
+        None, "async: every update uses rollouts exactly this many versions old; reproducible", 0)
     max_staleness: int = opt(4, "async: rollouts further behind are dropped", 0)
     sync_interval: int = opt(1, "async: updates between two weight syncs", 1)
     buffer_size: int = opt(2, "async: rollouts (P groups each) that may wait for the trainer", 1)
@@ -113,7 +113,7 @@ class ServicesConfig:
         self._check_together()
 
     def _check_together(self) -> None:
-        """Raise a ValueError for settings that exclude each other."""
+        """Raise a ValueError for settings that contradict each other."""
         exact = self.mode == "sync" or self.staleness is not None
         if self.mode == "sync" and self.staleness:
             raise ValueError(f"staleness = {self.staleness} needs mode = async; sync means 0")
@@ -149,7 +149,7 @@ class ServicesConfig:
             services: settings of the other blocks.
 
         Raises:
-            ValueError: what does not go together, or services do not offer.
+            ValueError: settings that clash, or that services do not offer.
         """
         if hf.step == "lab":
             raise ValueError("step = lab calls your grpo_step whole, which samples by itself; "
@@ -165,7 +165,7 @@ class ServicesConfig:
 
     @property
     def behind(self) -> int | None:
-        """How many versions old rollouts are, exactly; None: at most max_staleness."""
+        """The exact age of rollouts in versions; None: at most max_staleness."""
         return 0 if self.mode == "sync" else self.staleness
 
 
@@ -173,7 +173,7 @@ class ServicesConfig:
 
 
 def put(settings: dict[str, Any], path: str, value: Any, where: str) -> str:
-    """Take over one setting; return its dotted name.
+    """Store one setting; return its dotted name.
 
     Args:
         settings: by name, those of a Role, and those of a real model (hf), in dicts of their own;
@@ -232,7 +232,7 @@ def _put_role(settings: dict[str, Any], name: str, parts: list[str], path: str, 
 
 
 def made(real: bool, **settings: Any) -> ServicesConfig:
-    """Return the config of settings as put has collected them.
+    """Return the config of the settings that `put` has collected.
 
     Args:
         real: whether a real model is trained.
@@ -296,7 +296,7 @@ def from_flags(flags: argparse.Namespace) -> ServicesConfig:
 
 
 def on_devices(cfg: ServicesConfig, notices: list[str]) -> ServicesConfig:
-    """Return the config with a device in the place of "auto".
+    """Return the config with "auto" replaced by a device.
 
     Args:
         cfg: a ServicesConfig.

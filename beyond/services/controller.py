@@ -9,12 +9,12 @@ makes the P groups of one update:
 
     prompts -> generator -> rewards, reference -> buffer -> trainer -> weights -> generator
 
-mode sync: call n waits for the weights of version n. Nothing happens at the same time, and the
-numbers are those of the lab's train_grpo to the last bit. mode async with staleness K: call n
+mode sync: call n waits for the weights of version n. Nothing runs in parallel, and the
+numbers equal those of the lab's train_grpo bit for bit. mode async with staleness K: call n
 takes version n - K, so the generator works while the trainer does; reproducible; the first K
-updates, for which there are no weights so old, have rollouts that are 0, 1, ... K - 1 behind.
+updates, when no weights are that old yet, have rollouts that are 0, 1, ... K - 1 behind.
 mode async without staleness: each call takes the newest weights, each update the oldest rollouts
-that are not behind by more than max_staleness.
+that are at most max_staleness behind.
 
 A real model (ServicesConfig.hf) has train_hf's data, rewards, losses and settings: its trainer is
 train_hf's (services/real.py), and writes the log, the checkpoints and final/. In mode sync the
@@ -64,7 +64,7 @@ from beyond.tasks.rewards import combined
 CURVES = ("reward", "loss", "kl", "clip_frac", "frac_zero_signal", "entropy")  # as in the lab
 MORE = ("staleness", "weight_version", "dropped", "log_ratio_mean", "weight_mean", "train_seconds")
 EVALS = ("eval_iter", "acc_sampled", "acc_greedy", "eval_seconds")
-LAST_SECONDS = 60.0  # for the update at hand and final/, after Ctrl-C
+LAST_SECONDS = 60.0  # for the current update and final/, after Ctrl-C
 PARTS = ("generate", "reward", "reference", "train", "sync", "wait", "evaluate", "save")
 
 
@@ -88,7 +88,7 @@ class Services:
         generators: Generators to use instead of Monarch's, such as vllm.VLLMGenerator.
         rows: of a real model, as load_data returns them.
         held: rows for its evaluation.
-        files: that it was made of, by what they are for; a resume reports which have changed.
+        files: the files behind the run, by purpose; a resume reports which have changed.
 
     Raises:
         FileNotFoundError, ValueError: the lab file is missing or a task is not written.
@@ -120,7 +120,7 @@ class Services:
         else:
             if reward is not None:
                 from_file(reward)
-            self.recipe.policy()  # trained once, if it is not there yet
+            self.recipe.policy()  # trained once, if it does not exist yet
             make_batch = self.recipe.backend().make_batch
             self.prompts = Prompts(make_batch, cfg.prompts_per_iter, cfg.seed)
         self.gpus = 0
@@ -135,7 +135,7 @@ class Services:
         self.trained = 0.0  # seconds of updates, without evaluation and checkpoints
 
     def _get_real(self, generators: list[Generator] | None) -> None:
-        """Check what a real model needs, and fill in what its loss brings.
+        """Check what a real model needs, and fill in the settings that its loss implies.
 
         Raises:
             ValueError: no rows, an unknown reward or loss, or what does not go together.
@@ -162,7 +162,7 @@ class Services:
         self.recipe.hf = hf
 
     def _recipe(self, role: Role) -> Recipe:
-        """Return how to make a role's models; GPUs are dealt out one after the other."""
+        """Return the Recipe of a role's models; GPUs are assigned in turn."""
         recipe = dataclasses.replace(self.recipe, device=role.device, first=self.gpus)
         self.gpus += role.procs if role.device == "cuda" else 0
         return recipe
@@ -196,20 +196,20 @@ class Services:
         slow = cfg.timeout if cfg.hf is None else cfg.timeout + (cfg.hf.reward_timeout or 1e9)
         self.rewards = Pool("reward", cfg.reward, RewardActor, [
             (self._recipe(cfg.reward), reward) for _ in range(cfg.reward.replicas)],
-            slow, cfg.max_restarts)  # a reward that is late is the reward's own error
+            slow, cfg.max_restarts)  # a reward that exceeds it is reported as the reward's error
         self.references = Pool("reference", cfg.reference, ReferenceActor, [
             (self._recipe(cfg.reference), cfg.temperature)
             for _ in range(cfg.reference.replicas if cfg.beta else 0)], *limits)
         self.replicas = [self.trainer, *own, *self.rewards.members, *self.references.members]
 
     def forget(self) -> None:
-        """Remove what is written before the first update: there is nothing to keep."""
+        """Remove what was written before the first update; nothing is worth keeping."""
         for name in ("history.json", "config.json", "checkpoint.pt"):
             (self.out / name).unlink(missing_ok=True)
         shutil.rmtree(self.out / "checkpoint-0", ignore_errors=True)
 
     def files(self, whole: bool) -> list[str]:
-        """Return the names of what a run leaves; whole: it was not stopped."""
+        """Return the names of a run's files; `whole`: it was not stopped."""
         if self.cfg.hf is None:
             last = ["policy.pt", "curves.png", "checkpoint.pt"] if whole else [
                 "checkpoint.pt (--resume continues from it)"]
@@ -246,7 +246,7 @@ class Services:
         """Train until cfg.iters updates are done; return the history.
 
         Args:
-            resume: go on from the checkpoint in the output folder.
+            resume: continue from the checkpoint in the output folder.
             tell: gets a line at each evaluation, and when the trainer was replaced.
             step: gets the number of updates after each.
 
@@ -271,15 +271,15 @@ class Services:
                 await self._once()
                 await self.finish()
                 return self.history
-            except Dead as why:  # the trainer: all others are replaced where they are asked
-                # Its own count is not enough: from the checkpoint on it may die there every time.
+            except Dead as why:  # only the trainer: all others are replaced where they are called
+                # Its own count is not enough: after each resume it may die at the same update.
                 again, far = (again + 1, far) if self.version <= far else (1, self.version)
                 if again > self.cfg.max_restarts:
                     raise RuntimeError(f"gave up at update {far + 1}; {why}") from None
                 await self.trainer.restart(why)
 
     async def _prepare(self) -> None:
-        """Ask the trainer which rows can be used, and how many updates there are to be."""
+        """Ask the trainer which rows are usable and how many updates to make."""
         answer = (await self.trainer.ask("prepare"))[0]
         self._tell(answer["told"])
         self.cfg.iters = -(-answer["total"] // self.cfg.inner_steps)
@@ -288,12 +288,12 @@ class Services:
         self._deal(0)
 
     def _tell(self, text: str) -> None:
-        """Tell what another process has printed, if anything."""
+        """Pass on what another process has printed, if anything."""
         if text:
             self.tell(text)
 
     async def finish(self) -> None:
-        """Write what is left at the end: of a real model final/."""
+        """Write what remains at the end: final/ of a real model."""
         if self.cfg.hf is None:
             await self._write(last=True)
         else:
@@ -301,7 +301,7 @@ class Services:
             self.write_files()
 
     async def stopped(self) -> None:
-        """Keep what a real model has learned, after Ctrl-C or an error: final/ and the log."""
+        """Save what a real model has learned, after Ctrl-C or an error: final/ and the log."""
         if self.cfg.hf is not None and self.version:
             with suppress(Exception):
                 told = await asyncio.wait_for(self.trainer.ask("finish"), LAST_SECONDS)
@@ -353,7 +353,7 @@ class Services:
                 self.changed.notify_all()
 
     async def _ticket(self, i: int) -> int | None:
-        """Return the number of generator i's next call, when there is room; None: no more."""
+        """Wait for room; return the number of generator i's next call, None if there is none."""
         async with self.changed:
             if self.cfg.behind is None:
                 await self.changed.wait_for(lambda: len(self.buffer) < self.cfg.buffer_size)
@@ -365,8 +365,8 @@ class Services:
     def _deal(self, first: int) -> None:
         """Set the next call of every generator, from number `first` on.
 
-        Round robin: generator i makes those calls whose number leaves i when divided by how many
-        generators there are. Least busy: whoever has finished takes the next, from one counter.
+        Round robin: generator i makes the calls whose number modulo the number of generators is i.
+        Least busy: the first to finish takes the next number of one counter.
         """
         many = len(self.generators)
         self.tickets = [first + (i - first) % many for i in range(many)]
@@ -374,7 +374,7 @@ class Services:
             self.tickets = [first]
 
     async def _version_for(self, number: int) -> int:
-        """Return the version of the weights for a call, when they are published.
+        """Wait until the weights for a call are published; return their version.
 
         After a resume with more iters than before, what is older than the checkpoint is gone.
         """
@@ -412,7 +412,7 @@ class Services:
             episode.ref_logprobs = row
 
     async def _train(self) -> None:
-        """Make the updates that are left."""
+        """Make the remaining updates."""
         cfg = self.cfg
         while self.version < cfg.iters:
             start = time.perf_counter()
@@ -437,12 +437,12 @@ class Services:
             elif self.version % cfg.eval_every == 0 or self.version == cfg.iters:
                 await self._evaluate()
             if self.version % cfg.save_every == 0 or self.version == cfg.iters:
-                await self._save()  # from the last one a finished run can be made longer
+                await self._save()  # so that a finished run can be continued later
             if state is not None:
                 await self._publish(state)
 
     async def _batch(self) -> list[Group]:
-        """Return the groups of the next update, when they are there."""
+        """Wait for the groups of the next update; return them."""
         number = None if self.cfg.behind is None else self.version
         with self.timed("wait"):
             async with self.changed:
@@ -457,7 +457,7 @@ class Services:
             return (await self.trainer.ask("weights"))[0]
 
     async def _publish(self, state: dict | None = None) -> None:
-        """Publish the trainer's weights to the generators; forget those that are too old."""
+        """Publish the trainer's weights to the generators; drop those that are too old."""
         state = await self._weights() if state is None else state
         async with self.changed:
             self.published[self.version] = state
@@ -477,7 +477,7 @@ class Services:
             self.seconds[part] += time.perf_counter() - start
 
     def _note(self, evaluated: list[float] | None) -> None:
-        """Keep what an evaluation has found: the accuracy, sampled and greedy."""
+        """Record the result of an evaluation: sampled and greedy accuracy."""
         if evaluated:
             for name, value in zip(EVALS, (self.version, *evaluated, round(self.trained, 4))):
                 self.history[name].append(value)
@@ -496,10 +496,10 @@ class Services:
                   f"dropped {self.buffer.dropped} ({self.trained:.0f}s)")
 
     async def _save(self) -> None:
-        """Write the checkpoint: all that a new trainer needs, and this process's own place.
+        """Write the checkpoint: everything that a new trainer needs, and this process's progress.
 
-        With an exact staleness nothing is being sampled at this moment: what may be sampled
-        before the next weights is waited for. So a resume is exact.
+        With an exact staleness, first wait for everything that may be sampled before the next
+        weights: nothing is in flight then, and a resume is exact.
         """
         if self.cfg.behind is not None:
             last = min(self.version + self.cfg.behind, self.cfg.iters) if self.published else 0
@@ -543,7 +543,7 @@ class Services:
         self.write_files((await self.trainer.ask("weights"))[0] if last else None)
 
     def write_files(self, policy: dict | None = None) -> None:
-        """Write what is known now; nothing that was there before is left half written."""
+        """Write the current state; no file is left half written."""
         from tinylm import write_file
 
         about = {"schema": 1, "torch": torch.__version__, "model": self.recipe.model or "TinyLM",

@@ -1,4 +1,4 @@
-"""What the services send each other: completions, episodes, groups, batches; and the buffer.
+"""The messages between services: completions, episodes, groups, batches; and the buffer.
 
 The names are torchforge's, so that code written for it finds its fields:
 
@@ -26,9 +26,9 @@ class Completion:
 
     Args:
         text: decoded, without the end token.
-        token_ids: all that was sampled, the end token included.
+        token_ids: everything sampled, the end token included.
         logprobs: log-probability of each under the weights that sampled it.
-        metadata: "weight_version", of the weights that sampled it, and what else is known.
+        metadata: "weight_version", that of the weights that sampled it, and anything else known.
         entropies: of the distribution that each was drawn from; None: not known.
     """
 
@@ -61,7 +61,7 @@ class Episode:
 
     @property
     def weight_version(self) -> int:
-        """The trainer's number of updates whose weights sampled this."""
+        """The number of updates behind the weights that sampled this."""
         return self.completion.metadata["weight_version"]
 
 
@@ -69,7 +69,7 @@ Group = list[Episode]
 
 
 class Generator(Protocol):
-    """What samples: a Monarch actor, a vLLM server, or yours."""
+    """The interface of a sampler: a Monarch actor, a vLLM server, or your own."""
 
     async def generate(self, prompts: list[str], answers: list[str], G: int, temperature: float,
                        number: int) -> list[Group]:
@@ -109,7 +109,7 @@ def plain(groups: list[Group]) -> list[list[dict]]:
 
 
 def from_plain(groups: list[list[dict]]) -> list[Group]:
-    """Return what plain was given."""
+    """Undo plain."""
     return [
         [Episode(**(e | {"completion": Completion(**e["completion"])})) for e in group]
         for group in groups
@@ -126,7 +126,7 @@ def inputs_of(groups: list[Group], pad: int) -> dict[str, Tensor]:
 
     Args:
         groups: any number of groups.
-        pad: id that fills up.
+        pad: the padding id.
 
     Returns a dict: "tokens" (B, L + T) int64; "prompt_lengths" (B,) real prompt tokens of each
     row; "padding_mask" (B, T) 1.0 at response tokens; "sampler_logprobs" (B, T), 0 at padding.
@@ -149,7 +149,7 @@ def inputs_of(groups: list[Group], pad: int) -> dict[str, Tensor]:
 
 
 def filled(row: list, length: int, value) -> list:
-    """Return a row made as long as length with a value."""
+    """Return a row padded to a length with a value."""
     return row + [value] * (length - len(row))
 
 
@@ -185,7 +185,7 @@ def batch_of(groups: list[Group], pad: int, advantages: Tensor) -> tuple[list[di
 
 
 class Prompts:
-    """The lab's make_batch, by number of call: the same prompts however calls are shared out.
+    """The lab's make_batch by call number: the same prompts, however calls are distributed.
 
     Args:
         make_batch: of the backend.
@@ -229,7 +229,7 @@ class RowPrompts:
         self.early: dict[int, list[list[int]]] = {}  # drawn, but not yet asked for
 
     def _draw(self) -> list[list[int]]:
-        """Return the rows' numbers of the next call's samplings; it ends where an epoch does."""
+        """Return the row numbers of the next call's samplings; a call never spans two epochs."""
         from beyond.hf.batches import next_rows
 
         found = []
@@ -266,10 +266,10 @@ class RowPrompts:
 
 
 class ReplayBuffer:
-    """Sampled groups that wait for the trainer; what has become too old is dropped.
+    """Sampled groups that wait for the trainer; drops those that become too old.
 
-    It lives in the controller's process, which is the one that waits for it: a process of its own
-    would copy every rollout twice more, and be one more that can die.
+    It lives in the controller's process, which waits for it. A separate process would copy every
+    rollout twice more, and would be one more that can die.
 
     Args:
         max_staleness: groups whose weights are more versions behind than this are dropped.
@@ -284,11 +284,11 @@ class ReplayBuffer:
         return len(self.waiting)
 
     def add(self, number: int, groups: list[Group]) -> None:
-        """Keep what the generate call of this number returned."""
+        """Store the result of the generate call with this number."""
         self.waiting[number] = groups
 
     def take(self, version: int, number: int | None = None) -> list[Group] | None:
-        """Return the groups of one call, or None if there are none yet.
+        """Take out the groups of one call; None if there are none yet.
 
         Args:
             version: of the trainer's weights.
@@ -306,7 +306,7 @@ class ReplayBuffer:
         return None
 
     def state(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
+        """Return the whole buffer as plain data."""
         return {"dropped": self.dropped, "waiting": {n: plain(g) for n, g in self.waiting.items()}}
 
     def restore(self, state: dict[str, Any]) -> None:

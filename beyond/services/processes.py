@@ -1,8 +1,8 @@
-"""Processes that Monarch spawns: started, asked, found dead, replaced, stopped.
+"""Start processes with Monarch, call them, notice dead ones, replace and stop them.
 
 Monarch notices a killed process after some seconds (3 to 10) and ends the call with a
 SupervisionError; left unhandled, the same fault would end this process with a KeyboardInterrupt.
-Calls look every half second whether their processes are still there.
+Calls check every half second whether their processes are still alive.
 Children ignore Ctrl-C, which a terminal sends to all: the controller stops them. If the
 controller itself is killed, the kernel ends its children (Monarch sets the parent-death signal).
 Monarch logs to a file monarch_log.log in a folder of the user's name in the temporary folder.
@@ -45,11 +45,11 @@ LOOK = 0.5  # seconds between two looks whether a process is still there
 
 
 class Dead(RuntimeError):
-    """A process is gone, or does not answer.
+    """A process has died, or does not answer.
 
     Args:
         text: which, and how.
-        life: how often the replica had been restarted when it was asked.
+        life: how often the replica had been restarted at the time of the call.
     """
 
     def __init__(self, text: str, life: int):
@@ -69,9 +69,9 @@ class Replica:
         name: of the actors.
         procs: how many processes.
         cls: the actor's class.
-        args: its arguments, or a function that returns them anew for every start.
+        args: its arguments, or a function that returns them for each start.
         timeout: seconds after which a call counts as lost.
-        max_restarts: so many restarts in a row for the same call, then RuntimeError.
+        max_restarts: restarts in a row for the same call before a RuntimeError.
     """
 
     def __init__(self, name: str, procs: int, cls: Any, args: tuple | Callable[[], tuple],
@@ -111,7 +111,7 @@ class Replica:
             raise RuntimeError(f"{self.name} was not spawned by this process's Monarch host")
 
     async def begin(self) -> None:
-        """Start for the first time; a process that is late is started again.
+        """Start for the first time; restart a process that is late.
 
         Raises:
             RuntimeError: it has been tried too often.
@@ -135,7 +135,7 @@ class Replica:
         except Dead:
             self.failed = endpoint
             raise
-        if endpoint == self.failed:  # others say little: what kills it may be in this one
+        if endpoint == self.failed:  # others carry little information: the cause may be in this one
             self.in_a_row, self.failed = 0, ""
         return answers
 
@@ -161,7 +161,7 @@ class Replica:
             call.cancel()
 
     async def restart(self, why: Dead) -> None:
-        """Replace the processes by new ones, with actors as at the start.
+        """Replace the processes with new ones, whose actors are as at the start.
 
         Several calls may have found the same processes dead; the first replaces them.
 
@@ -181,12 +181,12 @@ class Replica:
                     await self.start()
                 except Dead as error:
                     why = error
-                except asyncio.CancelledError:  # the trainer died, too; the next call starts anew
+                except asyncio.CancelledError:  # the trainer died, too; the next call restarts it
                     self.in_a_row -= 1
                     raise
 
     async def stop(self) -> None:
-        """Stop the processes; those that hang are killed."""
+        """Stop the processes; kill those that hang."""
         if self.mesh is None:
             return
         mesh, self.mesh, pids, self.pids = self.mesh, None, self.pids, []
@@ -201,7 +201,7 @@ class Replica:
 
 
 def hint(endpoint: str) -> str:
-    """Return what may be wrong if a call of an endpoint does not come back."""
+    """Return the likely cause if a call of an endpoint does not return."""
     loop = f"an endless loop in {HANGS[endpoint]}, or " if endpoint in HANGS else ""
     return f" ({loop}a slow machine: raise timeout)"
 
@@ -223,7 +223,7 @@ def last_line(error: BaseException) -> str:
 
 
 class Pool:
-    """The replicas of a role without state: calls go round, a dead replica is replaced.
+    """The replicas of a stateless role: calls rotate among them, dead ones are replaced.
 
     Args:
         name: of the role.
@@ -251,10 +251,10 @@ class Pool:
 
 
 class MonarchGenerator:
-    """A Generator that replaces its dead processes by itself.
+    """A Generator that restarts its dead processes transparently.
 
-    The random numbers come back with every answer. A replacement goes on from them, with the same
-    weights: in a run that is reproducible, the numbers are those of a run in which nothing died.
+    Every answer includes the random state. A replacement continues from it, with the same weights,
+    so that a reproducible run gives the same numbers whether or not a process died.
 
     Args:
         replica: of GeneratorActor.
@@ -278,18 +278,18 @@ class MonarchGenerator:
         await self._ask("update_weights", version, state)
 
     async def learn_random(self) -> None:
-        """Find out where its random numbers start."""
+        """Fetch the initial random state."""
         if self.random is None:
             self.random = await self._ask("random_state")
 
     async def set_random(self, states: list[Tensor] | None) -> None:
-        """Go on from random numbers of a checkpoint."""
+        """Continue with the random state of a checkpoint."""
         self.random = states
         if states is not None:
             await self._ask("set_random", states)
 
     async def _ask(self, endpoint: str, *args: Any) -> list:
-        """Return the answers of all processes; those that die are replaced and asked again."""
+        """Return the answers of all processes; replace those that die and call them again."""
         while True:
             try:
                 return await self.replica.ask(endpoint, *args)

@@ -1,7 +1,7 @@
-"""The trainer of a real model: train_hf's GRPOTrainer, given what the other services have made.
+"""The trainer of a real model: train_hf's GRPOTrainer, fed by the other services.
 
 What it does with a batch (losses, metrics, log, evaluation, checkpoints, final/) is GRPOTrainer's
-own code; here is where its samples come from. In mode sync the weights and the log are those of
+own code; this module only supplies its samples. In mode sync the weights and the log are those of
 train_hf --step ours to the bit. With several processes each takes its share of the prompts of every
 sampling, and they meet over gloo, as under torchrun.
 """
@@ -37,7 +37,7 @@ REST = "services.pt"  # the controller's state, in a checkpoint
 
 
 class ServiceTrainer(GRPOTrainer):
-    """A GRPOTrainer whose samples come from elsewhere, and whose checkpoints another one asks for.
+    """A GRPOTrainer that gets its samples from outside, and saves when the controller asks.
 
     Args:
         cfg: a ServicesConfig.
@@ -49,13 +49,13 @@ class ServiceTrainer(GRPOTrainer):
         self.rest: dict[str, Any] = {}
         self.sampler: Tensor | None = None  # of the rollout that a loss is taken of
         super().__init__(config=cfg.hf, **more)
-        if self.ref is not None:  # its log-probs come with the samples: no second model is kept
+        if self.ref is not None:  # its log-probs come with the samples; no model is kept
             self.ref = self.policy
         if cfg.correction == "tis" and cfg.tis_level == "token":
             self.loss = self.weighted(self.loss)
 
     def write_model(self, folder: Path) -> None:
-        """Write the model, and beside it what the controller has given."""
+        """Write the model, and beside it the controller's state."""
         super().write_model(folder)
         if self.rest and self.world.main:
             torch.save(self.rest, folder / REST)
@@ -64,7 +64,7 @@ class ServiceTrainer(GRPOTrainer):
         """Do nothing: checkpoints are written when the controller asks for one."""
 
     def ready(self, rows: list[dict]) -> None:
-        """Get ready for rows with their text."""
+        """Prepare for rows that have their text."""
         self.facts = self.found_now(rows)
         # Checkpoints are written when the controller asks: every save_every updates.
         self.rows = rows
@@ -101,12 +101,12 @@ class ServiceTrainer(GRPOTrainer):
     # ---------------------------------------------------------- samples of other policies
 
     def piece_loss(self, rollout: dict, at: Tensor, totals: dict[str, float]):
-        """Return GRPOTrainer's, and remember which sampler's log-probs belong to the rows."""
+        """Return the piece's loss; note which sampler log-probs belong to the rows."""
         self.sampler = rollout["sampler"][at] if "sampler" in rollout else None
         return super().piece_loss(rollout, at, totals)
 
     def weighted(self, loss: Callable) -> Callable:
-        """Return a loss with each token weighed by min(old / sampler, cap)."""
+        """Return a loss that weights each token by min(old / sampler, cap)."""
 
         @functools.wraps(loss.func if isinstance(loss, functools.partial) else loss)
         def with_weights(logp, old, ref, adv, mask, **extras):
@@ -157,11 +157,11 @@ class ServiceTrainer(GRPOTrainer):
 
     @property
     def scores_old(self) -> bool:
-        """Whether the policy is read before the first step: else old is what that step computes."""
+        """Whether old log-probs are computed before the first step, rather than in it."""
         return self.cfg.inner_steps > 1 or self.services.correction == "tis"
 
     def corrected(self, rollout: dict[str, Any], sampler: Tensor) -> dict[str, Any]:
-        """Return a rollout that makes up for samples of an older policy, as `correction` says."""
+        """Return the rollout corrected for samples of an older policy, as `correction` says."""
         how, mask = self.services.correction, rollout["out"]["mask"]
         if how == "ratio":
             rollout["old"] = sampler
@@ -186,7 +186,7 @@ class RealTrainerActor(Member):
         cfg: a ServicesConfig with hf.
         rows: as load_data returns them.
         held: rows for evaluation.
-        meeting: path of a file that is not there, at which several processes find each other.
+        meeting: path of a file that does not exist yet; the processes find each other by it.
     """
 
     def __init__(self, recipe: Recipe, cfg, rows: list[dict], held: list[dict], meeting: str):

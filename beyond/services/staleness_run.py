@@ -1,10 +1,10 @@
-"""One run of beyond.staleness, in a process of its own: services on Monarch, or the plain loop.
+"""One run of beyond.staleness, in its own process: services on Monarch, or the plain loop.
 
     python -m beyond.services.staleness_run --staleness 16 --correction tis --seed 0 --out run.json
     python -m beyond.services.staleness_run --plain --seed 0 --out run.json
 
-Prints the number of updates as they are done. The clock runs from the first update to the last one
-without a stop: weights are set aside every EVERY updates, and evaluated when training is over. An
+Prints the number of updates as they are made. The clock never stops between the first update and
+the last: weights are set aside every EVERY updates, and evaluated when training is over. An
 evaluation or a checkpoint in between would let a generator fill its buffer while no time counts.
 """
 
@@ -34,7 +34,7 @@ DIGITS = 6
 
 
 def accuracies(snapshots: dict[int, dict], n: int) -> list[float]:
-    """Return the sampled accuracy on n held-out sums of weights, in the order of their updates."""
+    """Return the sampled accuracy of each set of weights on n held-out sums, in order."""
     model = tinylm.load_or_train_sft(TOP / "tinylm_sft.pt")
     found = []
     for _, state in sorted(snapshots.items()):
@@ -50,7 +50,7 @@ def windows(values: list[float]) -> list[float]:
 
 
 def told(snapshots: dict[int, dict], seconds: list[float], n: int) -> dict[str, Any]:
-    """Return a run's curve of accuracy: at which updates, and after how many seconds.
+    """Return a run's accuracy curve, with the updates and seconds of its points.
 
     Args:
         snapshots: number of updates: state_dict, with 0 and the last one.
@@ -66,7 +66,7 @@ def told(snapshots: dict[int, dict], seconds: list[float], n: int) -> dict[str, 
 
 
 def plain(flags: argparse.Namespace) -> dict[str, Any]:
-    """Return what a run of the lab's own loop, one process, measured."""
+    """Return the measurements of a run of the lab's own loop, in one process."""
     lab = load_lab(flags.lab)
     cfg = lab.GRPOConfig(seed=flags.seed, iters=flags.iters, lr=flags.lr)
     policy, ref = (tinylm.load_or_train_sft(TOP / "tinylm_sft.pt") for _ in range(2))
@@ -93,7 +93,7 @@ def copied(policy: Any) -> dict[str, Any]:
 
 
 def with_services(flags: argparse.Namespace) -> dict[str, Any]:
-    """Return what a run of beyond.services measured."""
+    """Return the measurements of a run of beyond.services."""
     from monarch.actor import shutdown_context
 
     from beyond.services.config import ServicesConfig
@@ -124,7 +124,7 @@ async def trained(services: Any, folder: Path) -> dict[int, dict]:
     snapshots: dict[int, dict] = {}
 
     def step(version: int) -> None:
-        """Keep the weights that this update started from; they are here for the generator."""
+        """Keep the weights that this update started from; the generator needs them anyway."""
         if (version - 1) % EVERY == 0:
             snapshots[version - 1] = services.published[version - 1]
         print(version, flush=True)
@@ -138,7 +138,7 @@ async def trained(services: Any, folder: Path) -> dict[int, dict]:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Make one run; write what it measured; return the exit code."""
+    """Make one run; write its measurements; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m beyond.services.staleness_run",
                                      description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)

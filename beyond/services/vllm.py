@@ -1,10 +1,10 @@
-"""A vLLM server in the generator's place. TESTED AGAINST A FAKE SERVER ONLY, never against vLLM.
+"""A vLLM server as the generator. TESTED AGAINST A FAKE SERVER ONLY, never against vLLM.
 
     VLLM_SERVER_DEV_MODE=1 vllm serve FOLDER --enforce-eager      # on a GPU
     python -m beyond.services_run --model FOLDER --vllm http://localhost:8000
 
-Sampling is POST /v1/completions with n = G, return_token_ids and logprobs: the ids that were
-sampled come back, so nothing is encoded again. New weights are written as a model folder that the
+Sampling is POST /v1/completions with n = G, return_token_ids and logprobs: the sampled
+ids come back, so nothing is encoded again. New weights are written as a model folder that the
 server can read, too; then POST /pause, /collective_rpc (reload_weights with weights_path),
 /reset_prefix_cache and /resume, which a server has in its developer mode. For large models vLLM
 has transfers by NCCL (init_weight_transfer_engine, update_weights); they are not used here.
@@ -107,7 +107,7 @@ class VLLMGenerator:
         self.version = version
 
     def _write(self, version: int, state: dict[str, Tensor]) -> Path:
-        """Write a model folder, whole or not at all; return its path."""
+        """Write a model folder atomically; return its path."""
         from safetensors.torch import save_file
 
         path = self.folder.resolve() / f"version-{version}"
@@ -131,7 +131,7 @@ class VLLMGenerator:
         """Return the answer of a POST request.
 
         Raises:
-            RuntimeError: the server does not answer, refuses, or answers something else than JSON.
+            RuntimeError: the server does not answer, refuses, or its answer is not JSON.
         """
         try:
             async with httpx.AsyncClient(timeout=self.timeout) as client:

@@ -1,9 +1,9 @@
-"""A student's file in the other programs: loaded, checked, its mistakes named.
+"""Load a student's file into the other programs, check it, name its mistakes.
 
-To be read in this order:
+Read in this order:
 
-    plugins  what takes the place of the lab's loss and advantages, by name or from a file
-    named    data and rewards by the names that --data and --reward take
-    probes   what is wrong with a lab file's functions, named as their tests name it
-    checks   a lab file's five functions on a real model: what goes wrong is one line
+    plugins  another loss or other advantages instead of the lab's, by name or from a file
+    named    the names that --data and --reward accept
+    probes   mistakes in a lab file's functions, with the messages of the tests
+    checks   the five functions on a real model: each error becomes one line
 """

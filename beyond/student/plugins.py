@@ -1,4 +1,4 @@
-"""What can be put in the place of the lab's loss and advantages, by name or from a file."""
+"""Replace the lab's loss and advantages, by name or from a file."""
 
 import dataclasses
 import functools
@@ -171,7 +171,7 @@ def as_loss(given: Callable, where: str) -> Callable:
         where: what it is called in messages.
 
     Raises:
-        ValueError: an argument that nobody can fill.
+        ValueError: a required argument that we cannot supply.
     """
     if list(inspect.signature(given).parameters)[:5] == list(FIVE):
         return given

@@ -1,6 +1,7 @@
 """Random inputs for losses, in float64, with masks that have holes and empty rows."""
 
 from functools import partial
+from inspect import signature
 from typing import NamedTuple
 
 import torch
@@ -17,9 +18,10 @@ BOUND: dict[str, Loss] = {
     "dapo_group": partial(LOSSES["dapo_group"], G=G),
     "dr_grpo": partial(LOSSES["dr_grpo"], L=L),
 }
-BY_ROW = {"grpo", "dr_grpo", "two_sided", "gspo", "gspo_token", "sapo", "rloo", "simple_grpo",
-          "luspo", "gmpo"}
-BY_GROUP = {"dapo_group"}
+# What the denominator over all micro-batches counts: the keyword that a loss takes for it.
+BY_ROW, BY_GROUP = (
+    {name for name, loss in LOSSES.items() if keyword in signature(loss).parameters}
+    for keyword in ("rows", "groups"))
 BY_TOKEN = set(LOSSES) - BY_ROW - BY_GROUP
 
 

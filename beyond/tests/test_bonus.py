@@ -74,7 +74,7 @@ class Wrong:
 
 
 def entries():
-    """Yield (exercise, its checks, mistake, stages) of the mistakes that only stand here."""
+    """Yield (exercise, its checks, mistake, stages) of the mistakes that exist only here."""
     for n, checks in CHECKS.items():
         for name, stages in EXERCISES[n].table + EXERCISES[n].stats:
             if name.startswith("bonus"):

@@ -1,1 +1,1 @@
-"""A measurement that instructor/README.md quotes."""
+"""Measure the grader: submissions per hour, as instructor/README.md quotes them."""

@@ -1,4 +1,4 @@
-"""In the sandbox: call a student's function as a hidden test wants it, and collect what came of it.
+"""In the sandbox: call a student's function as a hidden test asks, and collect the results.
 
 Where another task's function is needed there is a stand-in (see box/standins.py). No test and no
 expected value is here.
@@ -26,7 +26,7 @@ def hook(tinylm):
 
 
 def replace(lab, name, new):
-    """Put `new` in the place of a name of the file's, and of other names of the same.
+    """Replace a function of the file by `new`, under every name that it has there.
 
     Args:
         lab: the student's module.
@@ -90,7 +90,7 @@ def call_sample_group(lab, function, case, ask):
     def sample(model, *args, **kwargs):  # another backend: its dict has one entry more
         who.append(model is policy)
         result = REAL["sample"](model, *args, **kwargs)
-        if len(seen) < 200:  # a right file calls it once
+        if len(seen) < 200:  # a correct file calls it once
             seen.append({k: v.clone() if torch.is_tensor(v) else v for k, v in result.items()})
         return result | {"note": case["note"]}
 
@@ -183,7 +183,7 @@ def call(lab, task, case, ask):
         kept = torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
         return {"ok": True, "kept": kept, **reply}
     except BaseException as error:
-        # No line number: with its choice a file could send out what it has seen.
+        # No line number: by choosing it, a file could leak what it has seen.
         return {"ok": False, "error": type(error).__name__}
     finally:
         HOOKS.clear()

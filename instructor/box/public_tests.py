@@ -1,14 +1,14 @@
-"""The public tests in a sandbox: what they say of a student's file, task by task.
+"""Run the public tests in a sandbox, and report on a student's file, task by task.
 
-Part of the worker, imported by it after the test files have come over the pipe. Whatever the
-student's code makes of it, it is text on the student's own page.
+Part of the worker, which imports it after the test files have arrived through the pipe. Whatever
+student code does to the result, it only becomes text on the student's own page.
 """
 
 import contextlib
 import os
 import sys
 
-LIMIT = 4.0  # seconds for a test: what never ends has ended a hidden test before
+LIMIT = 4.0  # seconds for a test: endless code has already stopped in a hidden test
 ROWS, TEXT = 12, 3000
 
 
@@ -34,7 +34,7 @@ class Listener:
         self.tell, self.rows, self.more, self.now = tell, [], 0, None
 
     def pytest_runtest_logreport(self, report):
-        """Take note of a failure; a new file is a new task."""
+        """Record a failure; a new file is a new task."""
         self._turn(int(os.path.basename(report.nodeid.split("::")[0])[len("test_task")]))
         if report.failed and len(self.rows) < ROWS:
             named, text = report.message
@@ -43,7 +43,7 @@ class Listener:
             self.more += 1
 
     def pytest_sessionfinish(self):
-        """Tell of the last task."""
+        """Report the last task."""
         self._turn(None)
 
     def _turn(self, number):

@@ -1,4 +1,4 @@
-"""What the sandbox puts in the place of functions that another task is about.
+"""Replacements for the functions of other tasks, used in the sandbox.
 
 The student's code can read this file, so nothing in it resembles a solution: the loss, the k3
 and the optimizer are odd on purpose, and known to the grader as well.
@@ -96,7 +96,7 @@ def odd_k3(a, b):
 
 @torch.no_grad()
 def token_entropy(model, out):
-    """Return what the lab's token_entropy returns; for files that have lost theirs."""
+    """Return what the lab's token_entropy returns, for files that have lost theirs."""
     ids, L = out["ids"], out["prompt_len"]
     logp = F.log_softmax(model(ids[:, :-1])[:, L - 1 :], -1)
     entropy = -(logp.exp() * logp).sum(-1)

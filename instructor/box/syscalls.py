@@ -1,4 +1,4 @@
-"""In the sandbox: system calls that no submission needs are refused, to keep the kernel small.
+"""In the sandbox: refuse system calls that no submission needs, so that less can be attacked.
 
 The filter is made by libseccomp (Debian, Ubuntu: libseccomp2, which apt itself needs), called
 through ctypes: its Python bindings are built for the system's Python only. Without the library
@@ -25,8 +25,8 @@ umount umount2 unshare uselib userfaultfd vhangup vmsplice
 # machine's own, and what is set there can be read in the next task.
 REFUSED += "memfd_create memfd_secret msgget semget shmat shmget".split()
 REFUSED += "futimesat utime utimensat utimes".split()
-# What one task, or one student, could tell another by: numbers that the kernel counts for all
-# (of pipes and sockets), locks and events of files that all can read, what lies in its cache, and
+# Channels from one task, or one student, to another: numbers that the kernel counts for all
+# (of pipes and sockets), locks and events of files that all can read, the page cache, and
 # how busy the machine is. Pipes are also memory that no process's size shows.
 REFUSED += "cachestat fadvise64 flock inotify_init inotify_init1 mincore pidfd_open".split()
 REFUSED += "pipe pipe2 preadv2 readahead socket socketpair sysinfo".split()
@@ -66,7 +66,7 @@ def restrict():
     Returns: whether there is a filter now.
 
     Raises:
-        OSError: there is the library, and the kernel does not take its filter.
+        OSError: the library exists, but the kernel rejects its filter.
     """
     lib = library()
     if lib is None:

@@ -1,6 +1,6 @@
 """Frames between the grader and the sandbox: a length, JSON, and the raw bytes of tensors.
 
-There is no pickle: what comes out of a frame is plain data, whoever made it. This file is used on
+There is no pickle: a frame yields plain data, whoever made it. This file is used on
 both sides of the border; only Pipe, with its deadlines, belongs to the grader alone.
 """
 
@@ -33,7 +33,7 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class WireError(Exception):
-    """A frame that is no frame."""
+    """An invalid frame."""
 
 
 class Silence(Exception):
@@ -45,7 +45,7 @@ class Gone(Exception):
 
 
 class Opaque:
-    """Stands for a value that cannot cross the border; only the name of its type can."""
+    """A placeholder for a value that cannot cross the border; only its type's name can."""
 
     def __init__(self, name):
         self.name = name
@@ -100,7 +100,7 @@ def decode(body):
     """Return the value in the body of a frame (without its length).
 
     Raises:
-        WireError: whatever is wrong with it.
+        WireError: it is invalid in any way.
     """
     try:
         (size,) = struct.unpack_from("<I", body)

@@ -1,10 +1,10 @@
-"""The inside of the sandbox: load one student's file, call one task's function, hand back data.
+"""The inside of the sandbox: load one student's file, call one function, send back data.
 
 Started by sandbox.py with a socket to the grader on 0. It imports torch once and forks a child for
-every task, each in namespaces of its own (see isolate.py), so that nothing survives from one task
+every task, each in its own namespaces (see isolate.py), so that nothing survives from one task
 to the next; `python worker.py single` serves one task only. It holds no test, no expected value
-and no solution. Whatever a student's code does to this process, all that leaves it are numbers
-that the grader compares.
+and no solution. Whatever student code does to this process, only numbers leave it, and the
+grader compares them.
 """
 
 import ast
@@ -28,7 +28,7 @@ import syscalls  # noqa: E402
 
 LOAD = 4.0  # seconds for all top-level statements; the statements after it still run
 PROBLEMS = 5  # of a file that are listed
-FLOOD = 1 << 20  # characters printed that are worth a word
+FLOOD = 1 << 20  # characters printed before a note is made
 # Decorators that take no time.
 HARMLESS = {"torch.no_grad()", "torch.enable_grad()", "torch.inference_mode()", "staticmethod"}
 HARMLESS |= {"dataclass", "dataclasses.dataclass", "torch.no_grad", "classmethod", "property"}
@@ -56,12 +56,12 @@ def limit():
 
 
 class Counter(io.TextIOBase):
-    """A place for prints: counts the characters and forgets them."""
+    """An output stream that counts characters and discards them."""
 
     count = 0
 
     def write(self, text):
-        """Forget the text."""
+        """Discard the text."""
         self.count += len(text)
         return len(text)
 
@@ -93,7 +93,7 @@ def span(node, lines):
     decorators = getattr(node, "decorator_list", [])
     first = min(n.lineno for n in [node, *decorators])
     while decorators and first > 1 and not lines[first - 1].lstrip().startswith("@"):
-        first -= 1  # the expression stands below its @
+        first -= 1  # the expression is below its @
     return [first, node.end_lineno]
 
 
@@ -127,7 +127,7 @@ def _definition(node, strict=False):
 
 
 def without(path, labfile, definitions_only, skip):
-    """Blank out lines: those of skip, or all top-level statements that do more than to define.
+    """Blank out lines: those of skip, or all top-level statements that do more than define.
 
     Args:
         path: of the file.
@@ -165,12 +165,12 @@ def write_down(request, labfile):
 def forward(lab, names):
     """Redirect every reference to a task's function to the current value of its name.
 
-    A stand-in replaces the name alone. In
+    A stand-in replaces only the name. In
 
         def grpo_step(policy, ..., loss_of=grpo_loss):
 
     the default still holds the student's grpo_loss. So the function object itself gets the code
-    of a trampoline: called by any reference, it looks its name up and calls what it finds there.
+    of a trampoline: called by any reference, it looks up its name and calls what it finds.
     """
     done = []
     for name in names:
@@ -228,7 +228,7 @@ def load(request):
 
 
 def practise(request, tell):
-    """Run the public tests, and end."""
+    """Run the public tests and exit."""
     import public_tests
 
     from tests import labfile
@@ -274,7 +274,7 @@ def serve(fd):
 
 
 def close_all_but(fd):
-    """Close every file but one, and point 0, 1 and 2 to nowhere."""
+    """Close every file but one, and point 0, 1 and 2 to /dev/null."""
     null = os.open(os.devnull, os.O_RDWR)
     for other in (0, 1, 2):
         os.dup2(null, other)
@@ -283,7 +283,7 @@ def close_all_but(fd):
 
 
 class Nursery:
-    """Forks a child for each task. The parent never loads a student's file.
+    """Fork a child for each task. The parent never loads a student's file.
 
     Args:
         control: the socket on which the grader asks for a child or has one killed.
@@ -349,7 +349,7 @@ def folders():
 def main():
     """Import torch once, then fork for every task, or serve a single one."""
     control = socket.socket(fileno=os.dup(0))
-    with contextlib.suppress(OSError):  # if the machine runs out of memory: us first
+    with contextlib.suppress(OSError):  # if the machine runs out of memory, kill this process first
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")
     import calls  # noqa: F401

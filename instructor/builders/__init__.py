@@ -1,1 +1,1 @@
-"""One module for each thing that instructor.build makes."""
+"""What instructor.build makes, one module each."""

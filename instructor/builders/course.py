@@ -116,7 +116,7 @@ def notebook() -> str:
     import nbformat
 
     text = (HERE / "assignment.py").read_text(encoding="utf-8")
-    text = text[text.index("# %%") :]  # what stands above is for its editors
+    text = text[text.index("# %%") :]  # the part above is for its editors
     draft = jupytext.reads(text, fmt="py:percent")
     cells = [_cell(cell) for cell in draft.cells]
     names = [cell["id"] for cell in cells]

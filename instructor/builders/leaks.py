@@ -1,9 +1,9 @@
 """Search what is handed out for lines that only instructors should have.
 
-A line is secret if it stands in a function of the solution, in a hidden test or in a wrong variant
+A line is secret if it is in a function of the solution, in a hidden test or in a wrong variant
 (what is new in it), and if it is more than anybody's line: 26 characters or more without comment
 and with single spaces, no import, and nowhere in the student's own file or tinylm.py, whose
-docstrings give some lines away on purpose. It is found wherever it stands inside a text.
+docstrings give some lines away on purpose. It is found anywhere inside a text.
 """
 
 import io
@@ -61,7 +61,7 @@ def _read(name: str) -> str:
 
 @cache
 def secrets() -> tuple[Secret, ...]:
-    """Return all secret lines; a line that stands in two places has the first kind."""
+    """Return all secret lines; a line found in two places has the first kind."""
     solution = _lines(_read("solutions/lab15_grpo.py"))
     hidden = sorted((ROOT / "instructor" / "hidden").glob("task*.py"))
     hidden.append(ROOT / "instructor" / "hidden" / "common.py")

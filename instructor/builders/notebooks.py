@@ -46,7 +46,7 @@ def source_cells(name: str) -> list:
     import jupytext
 
     source = (FOLDER / "text" / f"{name}.py").read_text(encoding="utf-8")
-    source = source[source.index("# %%"):]  # what stands above is for readers of the source
+    source = source[source.index("# %%"):]  # the part above is for readers of the source
     source = source.replace('REPOSITORY = ""', f'REPOSITORY = "{repository()}"')
     return jupytext.reads(source, "py:percent").cells
 

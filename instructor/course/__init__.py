@@ -1,1 +1,1 @@
-"""The nbgrader course: the template of its folder, its notebook's text, and the whole cycle."""
+"""The nbgrader course: its folder's template, its notebook's source, and the whole cycle."""

@@ -1,1 +1,1 @@
-"""What runs on Gradescope's machines: setup.sh, run_autograder, and the program it calls."""
+"""The files for Gradescope's machines: setup.sh, run_autograder, and the program it calls."""

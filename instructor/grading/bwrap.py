@@ -19,9 +19,9 @@ from tests.labfile import ROOT
 
 from .engine import closure
 
-# Of the public tests a box holds only what loads a file: the others know what is right.
-LATER = ("instructor/box/public_tests.py",)  # runs them when they have come over the pipe
-# What a box holds, {name in it: file}; all of it may be read by any student.
+# Of the public tests, a box holds only the loader: the rest gives right answers away.
+LATER = ("instructor/box/public_tests.py",)  # runs them once they have arrived through the pipe
+# The contents of a box, {name in it: file}; any student may read all of it.
 CONTENTS = {
     name.removeprefix("instructor/box/"): ROOT / name
     # A lab file imports lab15_run for its training loop.
@@ -56,11 +56,11 @@ def prepare(folder):
 
 
 def sweep():
-    """Remove what graders that were killed have left behind."""
+    """Remove what killed graders have left behind."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         pid = path.name[len(PREFIX) :].partition("-")[0]
         if pid.isdecimal() and not os.path.exists(f"/proc/{pid}") and os.path.isdir("/proc/self"):
-            shutil.rmtree(path, ignore_errors=True)  # another user's stays where it is
+            shutil.rmtree(path, ignore_errors=True)  # leave those of other users
 
 
 def find_bwrap():
@@ -100,7 +100,7 @@ def _mounts():
     while os.path.islink(link):
         link = os.path.join(os.path.dirname(link), os.readlink(link))
         prefix = os.path.dirname(os.path.dirname(os.path.abspath(link)))
-        # Not every folder with a link in its bin: it could be somebody's home.
+        # Not every folder with a link in its bin: it could be a home folder.
         if list(Path(prefix, "lib").glob("python3*")):
             wanted.add(prefix)
     found = sorted({os.path.normpath(p) for p in wanted if os.path.isdir(p)}, key=len)

@@ -1,7 +1,7 @@
 """Which files of this repository some of its files need, found by following their imports.
 
-So nothing can be forgotten: what a sandbox holds (bwrap.py) and what decides about points
-(judging.py) grow by themselves with every new module.
+So nothing can be forgotten: the contents of a sandbox (bwrap.py) and the files that decide the
+points (judging.py) include every new module automatically.
 """
 
 import ast
@@ -31,7 +31,7 @@ def closure(names, root=ROOT, leaves=(), without=()):
 
 
 def _imported(name, root):
-    """Yield the files of the repository that one of its files imports, wherever in it."""
+    """Yield the files of the repository that a file imports, anywhere in its code."""
     folder = name.split("/")[:-1]
     for node in ast.walk(ast.parse((root / name).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

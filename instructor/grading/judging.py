@@ -28,7 +28,7 @@ TOO_LONG = (
     "if __name__ == '__main__'"
 )
 ERRORS = re.compile(r"(\w+Error|\w+Exception|StopIteration|KeyboardInterrupt|SystemExit)")
-# Slow packages that a file may import at its top: the sandbox does it once for all five tasks.
+# Slow packages that a file may import at its top: the sandbox imports them once for all tasks.
 SLOW = re.compile(rb"^(?:import|from)[ \t]+(matplotlib|pandas|scipy|sklearn|seaborn)\b", re.M)
 VERSION = re.compile(rb"^LAB_VERSION[ \t]*=[ \t]*[\"']([\w.+-]{1,20})[\"']", re.M)
 LONGEST = 4000  # characters of a text that are looked at
@@ -183,7 +183,7 @@ def judge_task(number, box, course, kind, text=""):
         box: an open Box.
         course: a Course.
         kind: of the task's state, as the box reports it.
-        text: what was said of it before the file had seen any hidden input.
+        text: the message about it from before the file saw any hidden input.
     """
     module = course.modules[number]
     if kind != "written":
@@ -207,7 +207,7 @@ def judge_task(number, box, course, kind, text=""):
 
 
 class Judgement:
-    """What comes of one file: results by task, and notes about the whole file.
+    """Judge one file: collect results by task, and notes about the whole file.
 
     Args:
         data: the file's bytes.
@@ -224,12 +224,12 @@ class Judgement:
         self.skip = []  # lines of statements that took too long
         self.lines = data.count(b"\n") + 1
         self.seen, self.texts = False, {}  # a hidden input; what was said before of each task
-        self.late = set()  # tasks whose def did not come to its end
+        self.late = set()  # tasks whose def did not finish
         sandbox.preload = sorted({name.decode() for name in SLOW.findall(data)})
         sandbox.preload += ["torch._dynamo"] * (b"torch.compile" in data)
 
     def run(self):
-        """Judge the tasks, one after the other; then ask the public tests for their words."""
+        """Judge the tasks in turn; then collect the messages of the public tests."""
         while left := [n for n in self.wanted if n not in self.tasks]:
             number = left[0]
             if self.hopeless:
@@ -255,7 +255,7 @@ class Judgement:
                     self.skip += [pair[:2] for pair in slow]
                     self.late |= {pair[2] for pair in slow}
                     self.notes[TOO_LONG] = None
-                    return  # once more: what was stopped halfway may have left a mess
+                    return  # once more: code that was stopped halfway may have left a mess
                 self.clock.divide(len([n for n in self.wanted if n not in self.tasks]))
                 kind = loaded.get("kind")
                 text = LATE if number in self.late else self.texts.get(number, "")
@@ -276,7 +276,7 @@ class Judgement:
     def _listen(self, loaded):
         """Keep a box's messages about the file, until a box has seen a hidden input.
 
-        Boxes share a kernel: what one has seen, the next could know, and tell.
+        Boxes share a kernel: what one has seen could leak to the next, and be reported by it.
         """
         if self.seen:
             return
@@ -294,7 +294,7 @@ class Judgement:
         return [p for p in found if 0 < p[0] <= p[1] and p[:2] not in self.skip]
 
     def _practise(self, numbers):
-        """Add what the public tests say; they come to the sandbox only now."""
+        """Add the public tests' messages; the tests enter the sandbox only now."""
         told, sandbox = {}, self.sandbox
         try:
             with sandbox.open(0, self.clock) as box:

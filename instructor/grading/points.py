@@ -1,18 +1,18 @@
-"""How many points a task gives: one table, and the rule that goes with it.
+"""How many points a task is worth: one table, and the rule for applying it.
 
     python -m instructor.grade --points        prints it
 
-A task's points are spread over properties that can be seen apart from each other (a value, its
+A task's points are divided among properties that can be tested separately (a value, its
 gradient, a statistic, ...). Every hidden test is about one of them and gives its share if it
-passes in all of its cases; so a mistake costs the properties that it spoils, and no more. Tests
-of form give nothing: where one fails, the task gives half of its points at most.
+passes in all of its cases; so a mistake costs only the properties that it spoils. Tests of
+form give no points: if one fails, the task gives at most half of its points.
 """
 
 import argparse
 
 from tests.labfile import TASKS
 
-# Task -> hidden test -> points. A test that is not here is one of form.
+# Task -> hidden test -> points. A test that is not listed is a test of form.
 SHARES = {
     1: {"rows": 0.6, "responses": 0.5, "rewards": 0.6, "sampling": 0.3},
     2: {"binary": 0.6, "real": 0.6, "no_scale": 0.4, "eps": 0.4},
@@ -20,7 +20,7 @@ SHARES = {
     4: {"loss": 1.0, "gradient": 1.0, "kl": 0.35, "clip_frac": 0.35, "ratio_max": 0.3},
     5: {"policy": 1.0, "reward": 0.3, "last": 0.4, "entropy": 0.3},
 }
-# Of a property that holds in the simple cases alone: one prompt (Task 1), one response (Task 4).
+# For a property that holds only in the simple cases: one prompt (Task 1), one response (Task 4).
 SIMPLE = 0.3
 CAP = 0.5  # of a task's points at most where a test of form fails
 
@@ -79,7 +79,7 @@ def table():
 
 
 class Show(argparse.Action):
-    """The flag --points: print the table, and end."""
+    """The flag --points: print the table and exit."""
 
     def __call__(self, parser, namespace, values, option_string=None):
         """Print the table."""

@@ -1,8 +1,8 @@
-"""What the public tests say of a file: text for the student, no points.
+"""The public tests' messages about a file: text for the student, no points.
 
 They run in a sandbox of their own after all hidden tests have been judged, and they come to it
-only then (see box/public_tests.py). What they say is the word of a process with student code in it:
-whoever forges it changes the page that he or she gets, nothing else.
+only then (see box/public_tests.py). Their messages come from a process that runs student
+code: whoever forges them changes only his or her own page.
 """
 
 import re
@@ -41,7 +41,7 @@ def tests_of(number):
 
 
 def plain(text, lines=LINES, columns=COLUMNS):
-    """Return text of the sandbox with nothing in it that a terminal or a browser could obey.
+    """Return text from the sandbox, free of anything that a terminal or browser might act on.
 
     Args:
         text: of the sandbox.

@@ -82,7 +82,7 @@ class TooMuch(Failed):
 
 @dataclass
 class Clock:
-    """How many seconds a submission has left, and how many more on a busy machine.
+    """The seconds that a submission has left, and the extra ones on a busy machine.
 
     `share`: seconds of them that the task at hand may take, so that it leaves the others theirs.
     `starved`: seconds for which it got no processor, beyond what it has been given for that.
@@ -97,11 +97,11 @@ class Clock:
         self.share, self.credit = self.left, (PATIENCE - 1) * self.left
 
     def divide(self, tasks):
-        """Give the task at hand an equal part of what is left for this many tasks."""
+        """Give the current task an equal share of what is left for this many tasks."""
         self.share = self.left / tasks
 
     def charge(self, seconds):
-        """Take off seconds for which a box has worked."""
+        """Subtract the seconds for which a box has worked."""
         self.left -= seconds
         self.share -= seconds
 
@@ -110,7 +110,7 @@ class Clock:
 
 
 class Maker:
-    """Starts boxes.
+    """Start boxes.
 
     Args:
         limits: a Limits.
@@ -135,15 +135,15 @@ class Maker:
             self._try_nested()
 
     def _try_nested(self):
-        """Find out whether a child can have namespaces of its own in a sandbox."""
+        """Find out whether a child can get its own namespaces inside a sandbox."""
         try:
             with self.open() as sandbox, sandbox.open(3, Clock(30.0)) as box:
                 box.load(b"", True)
         except (SandboxError, Failed):
-            self.nested = False  # then every task gets a sandbox of its own: slower, as safe
+            self.nested = False  # then every task gets its own sandbox: slower, but as safe
 
     def stop(self):
-        """End all sandboxes, and start no more."""
+        """Stop all sandboxes, and start no more."""
         self.stopped = True
         with self.lock:
             for sandbox in self.open_ones:
@@ -221,7 +221,7 @@ class Sandbox:
         self._expect(b"r", self.maker.limits.start)
 
     def _expect(self, word, seconds):
-        """Wait for a word of the worker, which has no student's code in it."""
+        """Wait for a message from the worker, which holds no student code yet."""
         self.control.settimeout(seconds)
         try:
             got, fds, _, _ = socket.recv_fds(self.control, 1, 2)
@@ -395,13 +395,13 @@ class Box:
         raise Failed("what came back was no answer")
 
     def _excuse(self, seconds, starved):
-        """Give no verdict on a file that got no processor for a fifth of these seconds."""
+        """Refuse a verdict on a file that waited for a processor for a fifth of these seconds."""
         if starved > max(1.0, 0.2 * seconds):
             raise SandboxError("the machine is too busy to judge a file on it; use fewer jobs (-j)")
 
     @contextlib.contextmanager
     def _fairly(self, seconds):
-        """Charge the clock for the block, but not for what a busy machine kept the box waiting.
+        """Charge the clock for the block, but not for time that a busy machine made the box wait.
 
         Granted is min(time waited, PATIENCE * seconds, what is left of the clock's credit); the
         pipe may extend its deadline by that. Time waited beyond it is added to clock.starved.

@@ -1,4 +1,4 @@
-"""The hidden tests: what goes in is drawn from a course's seed, what comes out is compared here.
+"""The hidden tests: draw inputs from the course's seed, compare what the student's code returns.
 
-A student's code can reach nothing in this folder.
+Student code cannot reach anything in this folder.
 """

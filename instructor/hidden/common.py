@@ -14,7 +14,7 @@ from tests.labfile import ROOT, is_real
 class Test(NamedTuple):
     """One hidden test. All that a student ever sees of it are its name and its hint.
 
-    What it is worth stands in instructor/grading/points.py.
+    instructor/grading/points.py says what it is worth.
     """
 
     name: str

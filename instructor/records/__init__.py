@@ -1,15 +1,15 @@
-"""What is known of the class, and what is left behind for it.
+"""The class list, and the files written for the class.
 
-To be read in this order:
+Read in this order:
 
-    classlist  who handed in, the roster, points by hand: as the command takes them
-    roster     the list of those who could have handed in
-    overrides  points that an instructor gives by hand
-    lateness   what is taken off for handing in late
-    files      write a file whole or not at all
+    classlist  submissions, roster and overrides, as the command's options give them
+    roster     everyone who could have handed in
+    overrides  points that an instructor sets by hand
+    lateness   the deduction for late work
+    files      write a file atomically
     tables     CSV as course systems and spreadsheets write it
     results    scores.csv, and a folder for every student
-    edited     what was changed by hand in a file that is written again
+    edited     keep what was changed by hand in a file that is written again
     feedback   the page that a student gets
-    uploads    points in the form in which course systems take them
+    uploads    points in the formats that course systems import
 """

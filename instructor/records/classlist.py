@@ -1,4 +1,4 @@
-"""The class as the grader's command takes it: who handed in, the roster, points by hand."""
+"""The class as the grader's options describe it: submissions, roster, points by hand."""
 
 import argparse
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ SHOWN = 8  # names in a line
 
 
 class Class(NamedTuple):
-    """All that is known before anything is graded.
+    """Everything known before grading starts.
 
     submissions: of everybody, those on the roster who handed in nothing among them.
     overrides: {student: [Override]}.
@@ -45,7 +45,7 @@ def read(flags: argparse.Namespace, unpacked: Path) -> Class:
 
     Args:
         flags: of instructor.grade.
-        unpacked: an empty folder, for what comes out of zips.
+        unpacked: an empty folder for the contents of zips.
 
     Raises:
         OSError, ValueError: there is nothing to grade, or an option is not understood.
@@ -90,14 +90,14 @@ def _told(listed: roster.Roster, matched: roster.Matched, path: Path) -> list[st
 
 
 def _timed(subs: Sequence[Submission]) -> str:
-    """Return how many times are known."""
+    """Return the line on how many times of submission are known."""
     there = [s for s in subs if s.note != intake.NOTHING]
     known = sum(bool(s.submitted and lateness.moment(s.submitted)) for s in there)
     return f"the course system gives the time of {known} of {len(there)} submissions"
 
 
 def one(text: str, subs: Sequence[Submission]) -> Submission:
-    """Return the one student that a text names.
+    """Return the student that a text identifies.
 
     Raises:
         ValueError: there is none, or there are several.

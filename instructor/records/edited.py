@@ -89,7 +89,7 @@ class Change(str):
 
 def differences(before: tables.Table, after: tables.Table, numbers: tuple[str, ...],
                 rows: bool = True) -> list[str]:
-    """Return what is different in a table, in words; how its cells are written counts nothing.
+    """Return the differences between two tables in words; ignores how cells are written.
 
     Args:
         before: the one table; the first column names the rows.

@@ -62,7 +62,7 @@ def _of_tests(number, task):
 
 
 def _shares(number, task):
-    """Return a line for each hidden test with the points it gives, and how they make the sum."""
+    """Return a line per hidden test with its points, and one with their sum."""
     lines, given = [], task.get("given") or {}
     for name, (points, share) in given.items():
         passed = task["tests"].get(name)
@@ -124,7 +124,7 @@ own points; if one of form (types, shapes, arguments left alone) does not pass, 
 
 
 def _sum(document):
-    """Return how the total came about, where it is not just the sum of what the tests gave."""
+    """Explain the total, unless it is just the sum of the tests' points."""
     extra = document["extra_data"]
     by_hand, why = extra.get("by_hand", []), extra.get("why_late")
     if not by_hand and not why:

@@ -1,4 +1,4 @@
-"""Write a file whole or not at all."""
+"""Write a file atomically."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import tinylm
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Write a file by way of a temporary name, text as UTF-8; whoever reads it finds all of it.
+    """Write a file atomically (temporary file, then rename); text is written as UTF-8.
 
     Raises:
         OSError: it cannot be written; what was there before is unchanged.

@@ -1,4 +1,4 @@
-"""What is taken off for handing in late: 10% a day, at most 50%."""
+"""The deduction for late work, such as 10% a day, at most 50%."""
 
 import datetime
 import math
@@ -108,7 +108,7 @@ def due(time: str | None, late: str | None, extra: dict[str, float]) -> Due:
         extra: {student: extra days}.
 
     Raises:
-        ValueError: an option is not understood, or --late stands without --due.
+        ValueError: an option is not understood, or --late is given without --due.
     """
     if late and not time:
         raise ValueError("--late needs --due: when was it due?")
@@ -126,9 +126,9 @@ def judge(what: Due, student: str, submitted: str | None, late: bool | str | Non
     Args:
         what: the Due.
         student: as in scores.csv.
-        submitted: when, as the course system has it.
-        late: whether, as the course system has it.
-        points: that he or she has otherwise.
+        submitted: when, according to the course system.
+        late: whether it is late, according to the course system.
+        points: those before the deduction.
     """
     if what.time is None:
         return Verdict(late)

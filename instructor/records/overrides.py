@@ -1,4 +1,4 @@
-"""Points that an instructor gives by hand, each with a reason: overrides.csv.
+"""Points that an instructor sets by hand, each with a reason: overrides.csv.
 
     student,task,points,change,reason
     ada,3,1,,"right, but the file was cut off; see mail of 3 May"
@@ -43,7 +43,7 @@ class Override(NamedTuple):
 
 
 class Overrides(NamedTuple):
-    """What is to be done by hand: {student: [Override]}, and one line for each that cannot be."""
+    """The changes by hand: {student: [Override]}, and a line for each that cannot be applied."""
 
     by_student: dict[str, list[Override]]
     problems: list[str]
@@ -55,14 +55,14 @@ def most(task: int) -> float:
 
 
 def read(path: Path, subs: Sequence[Submission]) -> Overrides:
-    """Read overrides.csv; whatever is wrong with a line costs that line alone.
+    """Read overrides.csv; an error in a line invalidates only that line.
 
     Args:
-        path: of the file; there need not be one.
+        path: of the file, which need not exist.
         subs: all students.
 
     Raises:
-        ValueError: it is no table, or has other columns.
+        ValueError: it is not a table, or has other columns.
     """
     if not path.exists():
         return Overrides({}, [])
@@ -150,7 +150,7 @@ def apply(mine: Sequence[Override], task: int, before: float) -> tuple[float, li
         before: the points so far.
     """
     points, held, refused = before, [], []
-    # What sets the points comes before what changes them, wherever it stands.
+    # Lines that set points apply before lines that change them, whatever their order.
     for one in sorted((o for o in mine if o.task == task), key=lambda o: o.points is None):
         after = one.of(points)
         if 0 <= after <= most(task):

@@ -1,6 +1,6 @@
-"""What the grader leaves behind: points as CSV, and a folder with three files for every student.
+"""The grader's output: points as CSV, and a folder with three files for every student.
 
-OUT/scores.csv                points, with what was done by hand, and the course system's ids
+OUT/scores.csv                points, changes by hand, and the course system's ids
 OUT/STUDENT/results.json      in Gradescope's format, with more under extra_data
 OUT/STUDENT/feedback.html     a page to hand back
 OUT/STUDENT/lab15_grpo.py     the file that was graded
@@ -27,17 +27,17 @@ SCHEMA = 1
 CLASS = ".class.json"  # the names of a class, beside its results
 NOTES = 3  # of a file in the table; its page has all of them
 COLUMNS = ("student", *(f"task{n}" for n in TASKS), "total", "submitted", "late", "note")
-# What came later stands behind: the course system's ids, and how the total came about.
+# Newer columns come last: the course system's ids, and how the total was reached.
 COLUMNS += (*Submission("", None).ids._fields, "computed", "penalty", "override")
 POINTS = ("computed", "penalty", *COLUMNS[1 : len(TASKS) + 2])  # the columns that are numbers
-# Names that a file of ours, or of Windows, already has.
+# Names already taken by our own files or by Windows.
 TAKEN = re.compile(
     r"(scores[\w.-]*\.csv|overrides\.csv|seed\.txt|lock|con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.I
 )
 
 
 class ByHand(NamedTuple):
-    """What an instructor and the course system add to the submitted files.
+    """Information from the instructor and the course system about the submitted files.
 
     submissions: {student: Submission}.
     overrides: {student: [Override]}.
@@ -54,7 +54,7 @@ def file_name(student, others=()):
 
     Args:
         student: as in scores.csv.
-        others: all students; where two differ by capitals alone, both names get a tag.
+        others: all students; if two differ only in capitals, both names get a tag.
     """
     safe = re.sub(r"[^A-Za-z0-9._@ -]", "_", student)[:80].strip(". ") or "_"
     tag = hashlib.sha256(student.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -115,7 +115,7 @@ def _test(number, task):
 def tasks_of(document):
     """Return {task: result} of a results.json, as judging.judge_task makes them.
 
-    The points are those that the tests gave, whatever was done by hand.
+    The points are those from the tests, without changes by hand.
 
     Raises:
         ValueError: a task's points are not a number.
@@ -142,10 +142,10 @@ def computed(test):
 
 
 def finished(document, by_hand):
-    """Return (a results.json with what was done by hand, the overrides that leave the range).
+    """Return (a results.json with the changes by hand, the overrides that leave the range).
 
     Args:
-        document: a results.json; what an earlier run did to it by hand is undone first.
+        document: a results.json; changes by hand from an earlier run are undone first.
         by_hand: a ByHand.
     """
     found = copy.deepcopy(document)
@@ -227,7 +227,7 @@ def row_of(document):
 
 
 class Results:
-    """The folder OUT; everything is written as it comes.
+    """The folder OUT; results are written as they arrive.
 
     Args:
         out: its path.
@@ -261,7 +261,7 @@ class Results:
         return None
 
     def known(self, student, file_hash):
-        """Return {task: result} of what an earlier run has found that still holds."""
+        """Return the {task: result} of an earlier run that are still valid."""
         found = self.read(student)
         if found is None or found["extra_data"]["file_hash"] != file_hash:
             return {}
@@ -269,7 +269,7 @@ class Results:
         return {n: t for n, t in tasks_of(found).items() if old.get(str(n)) == now[n]}
 
     def add(self, result, data):
-        """Keep a result: the student's files, and the row in the table."""
+        """Store a result: the student's files, and the row in the table."""
         found, folder = document(result), self.folder(result["student"])
         if data is not None:
             write(folder / "lab15_grpo.py", data)
@@ -307,13 +307,13 @@ class Results:
         return old is not None
 
     def ungraded(self, student):
-        """Give a student without a result, whom this run does not grade, a row all the same."""
+        """Add a row for a student without a result whom this run does not grade."""
         sub = self.by_hand.submissions.get(student)
         why = f": {clean(sub.note)}" if sub is not None and sub.unseen else " yet"
         self.rows[student] = self._without_points(student, f"NOT GRADED{why}")
 
     def failed(self, student, why):
-        """Note that the grader itself has failed: no points, and no zero either."""
+        """Note that the grader itself failed: the student gets neither points nor a zero."""
         if not self.keep(student):
             self.rows[student] = self._without_points(student, f"NOT GRADED: {why}")
 
@@ -333,7 +333,7 @@ class Results:
         return [f"{v:g}" if isinstance(v, float) else v for v in row.values()]
 
     def total(self, student):
-        """Return a student's points as text, with all that was done by hand."""
+        """Return a student's points as text, with all changes by hand."""
         return self.rows[student][COLUMNS.index("total")]
 
     def as_rows(self):
@@ -352,11 +352,11 @@ class Results:
         ]
 
     def note_class(self):
-        """Write down who is in the class: the report counts them alone."""
+        """Record who is in the class: the report counts only them."""
         write(self.out / CLASS, json.dumps({"students": self.students}, indent=0) + "\n")
 
     def strays(self):
-        """Return the folders with results of students who are not in the class any more."""
+        """Return the result folders of students who are no longer in the class."""
         known = set(self.names.values())
         return sorted(p.parent.name for p in self.out.glob("*/results.json")
                       if p.parent.name not in known)

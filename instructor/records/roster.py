@@ -1,4 +1,4 @@
-"""The list of those who could have handed in, and who of them it was that did.
+"""The list of everyone who could have handed in, matched with the submissions.
 
 A roster is a table as a course system exports it: Canvas's gradebook, Moodle's participants,
 grades or grading worksheet, Blackboard's grade center, Gradescope's roster, or one of your own.
@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What to call somebody who has handed in nothing."""
+        """The name for a student who has handed in nothing."""
         both = f"{self.first} {self.last}".strip()
         return both or self.name or self.ids.login or self.ids.email or self.ids.sis_id
 
@@ -183,7 +183,7 @@ def names_of(member: Member, form: Callable[[str], str] = key) -> set[str]:
 
 
 def _tokens(member: Member) -> set[str]:
-    """Return all that a folder may be called after besides a name."""
+    """Return everything that a folder may be named after besides the student's name."""
     ids = member.ids
     found = {ids.id, ids.sis_id, ids.login, ids.email, ids.email.partition("@")[0],
              ids.login.partition("@")[0]}
@@ -216,7 +216,7 @@ def _passes(own: bool) -> list[tuple[Callable, Callable]]:
 
 
 def _pairs(roster: Roster, subs: Sequence[Submission]) -> dict[int, int]:
-    """Return {number of a submission: number of its member}; only where there is no doubt."""
+    """Return {number of a submission: number of its member}; only pairs that are beyond doubt."""
     found: dict[int, int] = {}
     for keys_of_member, keys_of_sub in _passes(roster.own):
         taken = set(found.values())  # members that have been found
@@ -275,7 +275,7 @@ def match(roster: Roster, subs: Sequence[Submission], system: str) -> Matched:
 
 
 def _label(member: Member, style: str) -> str:
-    """Return what somebody would be called if he or she had handed in."""
+    """Return the name that a student would have with a submission."""
     label = member.label
     if style == "canvas":
         label = key(member.name or f"{member.last} {member.first}") or label
@@ -286,7 +286,7 @@ def _label(member: Member, style: str) -> str:
 
 
 def find(text: str, subs: Iterable[Submission]) -> list[Submission]:
-    """Return the students that a text can mean: by the name in scores.csv, else by any id."""
+    """Return the students that a text may refer to: by the name in scores.csv, else by any id."""
     wanted, subs = text.strip().removeprefix("'").casefold(), list(subs)
     for keys in (lambda s: (s.student.removeprefix("'"),), lambda s: (*s.ids, raw(s.student))):
         found = [s for s in subs if wanted and wanted in {k.casefold() for k in keys(s)}]

@@ -117,7 +117,7 @@ def number(text: str) -> float | None:
 
 
 def harmless(row: Sequence) -> list[str]:
-    """Return a row of which no spreadsheet takes a cell for a formula.
+    """Return a row none of whose cells a spreadsheet takes for a formula.
 
     Nor a part of a cell, where the spreadsheet's language has a semicolon for a comma.
     """
@@ -126,7 +126,7 @@ def harmless(row: Sequence) -> list[str]:
 
 
 def written(rows: Iterable[Sequence], as_it_is: bool = False) -> str:
-    """Return rows as the text of a table that no spreadsheet runs anything of.
+    """Return rows as the text of a table in which a spreadsheet runs nothing.
 
     Args:
         rows: of cells.
@@ -139,5 +139,5 @@ def written(rows: Iterable[Sequence], as_it_is: bool = False) -> str:
 
 
 def shown(path: Path) -> str:
-    """Return a path for a message, as short as it can be."""
+    """Return a path for a message, as short as possible."""
     return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else str(path)

@@ -1,4 +1,4 @@
-"""Write the points in the form in which a course system takes them.
+"""Write the points in the format that a course system imports.
 
     python -m instructor.grade SUBMISSIONS --out OUT --roster EXPORT.csv --for canvas
 
@@ -22,7 +22,7 @@ GRADE = re.compile(r"grade|bewertung|note|calificaci\u00f3n|qualification|grado|
 
 
 class Upload(NamedTuple):
-    """A file for a course system: its text and encoding, who is not in it, and warnings."""
+    """A file for a course system: text, encoding, the students left out, warnings."""
 
     text: str
     encoding: str

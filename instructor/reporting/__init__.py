@@ -1,1 +1,1 @@
-"""The parts of instructor.report: reading results, leaving names out, similar files, the page."""
+"""Parts of instructor.report: read results, leave names out, find similar files, make the page."""

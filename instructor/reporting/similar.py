@@ -2,7 +2,7 @@
 
 Five short functions always look alike, so a fixed threshold means nothing. For each task two files
 are compared twice, with copydetect's fingerprints: structure alone (its filter takes names, texts
-and comments out) and the text without comments; what stands in the untouched file is subtracted.
+and comments out) and the text without comments; the contents of the untouched file are subtracted.
 Then the class itself is the measure: how many others are at least as like this file as that one
 is? The answers of the five tasks are multiplied, as if students wrote tasks independently of each
 other. How large that product gets by chance is found by recombining the class: the tasks of

@@ -1,7 +1,7 @@
-"""Zips, whole classes or one student's: only what may be a lab file comes out, and stays inside.
+"""Unpack the zip of a class or a student: only possible lab files, never outside the folder.
 
-Nothing in them is trusted: neither names nor sizes nor the zip's own table of contents. A part
-that cannot be read costs itself: the others come out.
+Nothing in them is trusted: neither names nor sizes nor the zip's own table of contents. An
+entry that cannot be read is lost alone: the others are unpacked.
 """
 
 import errno
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from .exports import METADATA, METADATA_BYTES, recognized
 
 MOST, LARGEST, TOTAL = 200_000, 2 << 20, 1 << 30  # entries of a zip; bytes of a file, and of all
-# What one student may take, so that room is left for the others: entries of a folder, bytes.
+# Limits per student, so that there is room for the others: entries of a folder, bytes.
 OF_ONE, BYTES_OF_ONE = 500, 32 << 20
 LONGEST = 1000  # characters of a name that are looked at
 # Why a file that is wanted is not unpacked: (what it is, what sets it apart).
@@ -30,7 +30,7 @@ LARGEST_OF = {".zip": NESTED, ".yml": METADATA_BYTES}
 # Compressed bytes that are unpacked at a time: a block of bzip2, 40 bytes, may become 46 MiB, and
 # the library does not stop at what was asked for.
 SIP = 16
-# Whatever zipfile and what it stands on raise: BadZipFile, NotImplementedError, RuntimeError
+# What zipfile and the libraries below it raise: BadZipFile, NotImplementedError, RuntimeError
 # (encrypted), zlib.error, LZMAError, struct.error, OverflowError, EOFError, MemoryError ...
 NO_ZIP = (Exception,)
 FULL = (errno.ENOSPC, errno.EDQUOT)  # that is no student's fault
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 
 
 class Unpacked:
-    """What came out of a zip, and in `entries` all that is in it.
+    """The unpacked files of a zip, and in `entries` everything that is in it.
 
     The zip's own times are not kept: whoever makes a zip can write any time into it.
 
@@ -98,7 +98,7 @@ def unpack(path, folder):
 
 
 class TooMuch(ValueError):
-    """More than a class can have sent."""
+    """A zip holds more than a class could have handed in."""
 
 
 def _owners(names):
@@ -148,9 +148,9 @@ def _is_wanted(name):
 
 
 def _write(file, entry, owner, result):
-    """Write one entry and return its path; what is too large is cut, and refused when read.
+    """Write one entry and return its path; one that is too large is cut, then refused when read.
 
-    The file has a number for a name: names in a zip may be of any length, stand there twice, or
+    The file has a number for a name: names in a zip may be of any length, occur twice, or
     be both a file's and a folder's.
     """
     suffix = PurePosixPath(entry.filename.lower()).suffix

@@ -1,7 +1,7 @@
 """How course systems name what they export: Moodle, Canvas, Blackboard, Gradescope, nbgrader.
 
 A name here is that of a file or folder at the top of a class's folder or zip: the course system
-has made it, so that a student can hide in it no more than the end of a file's name.
+has made it, and a student can choose no more of it than the end of a file's name.
 """
 
 import os
@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 LAB = re.compile(r"lab[ _-]?15", re.I)
-# What a student may choose stands last in a name, so the first fit from the left is the system's.
+# The part that a student chooses comes last, so the first match from the left is the system's.
 # Ann Lee_123_assignsubmission_file_/..., or without folders ..._assignsubmission_file_lab.py
 MOODLE = re.compile(r"(?P<student>.+?)_(?P<id>\d+)_assignsubmission_[a-z]+_?(?P<name>.*)", re.S)
 # leeann_LATE_11_102_lab.py: user 11, file 102. Typed text: leeann_11_text.html.
@@ -40,7 +40,7 @@ LITTER = {
 
 
 class Ids(NamedTuple):
-    """What a course system knows a student by: its own number, the university's, and so on."""
+    """A course system's ids of a student: its own number, the university's, and so on."""
 
     id: str = ""
     sis_id: str = ""
@@ -136,7 +136,7 @@ def _users(heads, known):
     """Return {head: user name}; a head is ASSIGNMENT_USER, or USER alone.
 
     Args:
-        heads: what stands before _attempt_ in the names.
+        heads: the parts of the names before _attempt_.
         known: {head: user name} as Blackboard's .txt files say it.
     """
     users = {h: u for h, u in known.items() if h == u or h.endswith(f"_{u}")}
@@ -176,7 +176,7 @@ def time_of(text):
 def gradescope(path):
     """Return ({folder: [(student, Ids, time)]} of submission_metadata.yml, what is odd about it).
 
-    Without a folder or a name the folders' own names will have to do.
+    Where a folder or a name is missing, the folders' own names have to do.
     """
     try:
         import yaml  # comes with JupyterLab

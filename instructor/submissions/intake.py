@@ -1,7 +1,7 @@
 """Find who handed in what, in a folder or a course system's zip, trusting nothing about it.
 
-Whoever handed in anything is found: also who sent a notebook, an archive that is not opened, an
-empty folder. Only what an operating system leaves in folders is left out, and listed.
+Everyone who handed in anything is found, even just a notebook, an archive that is not opened, or
+an empty folder. Only litter of operating systems is left out, and it is listed.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ ROOM = 16 << 20  # bytes
 BESIDE = 100  # files beside a student's that are hashed
 LONGEST = 255  # characters of a student's name; a name in a zip can have 65,535
 ZIPS = 5  # of one student that are opened
-# What is counted where it is not looked at: (what it is, what sets it apart).
+# What is counted instead of looked at: (what it is, what sets it apart).
 MORE_ZIPS = ("zip", f"beyond the first {ZIPS}")
 INNER = ("zip", "in a zip that cannot be unpacked")
 DAMAGED = ("file", "damaged in the zip")
@@ -90,7 +90,7 @@ def survey(source, unpacked=None, ours=()):
 
     Args:
         source: a .py file, a folder, or a course system's zip.
-        unpacked: an empty folder, for what comes out of zips; without it none is opened.
+        unpacked: an empty folder for the contents of zips; without it none is opened.
         ours: paths of the instructor's own files, which are no submissions.
 
     Raises:
@@ -177,7 +177,7 @@ def _student(name):
 
 
 def unique(found):
-    """Return the submissions with a name of its own for each: with its number, or counted."""
+    """Return the submissions under unique names: with their number, or counted."""
     numbers = {}
     for sub in found:
         numbers.setdefault(sub.student, set()).add(sub.ids.id)
@@ -198,15 +198,15 @@ def unique(found):
 
 
 class _Zips:
-    """Unpacks zips.
+    """Unpack zips.
 
     Args:
-        room: an empty folder for what comes out of them, or None.
+        room: an empty folder for their contents, or None.
     """
 
     def __init__(self, room):
         self.room, self.count = room and Path(room), 0
-        self.damaged = set()  # what a zip has, but could not be read
+        self.damaged = set()  # entries of a zip that could not be read
 
     def unpack(self, path):
         """Unpack a zip and return its entries.
@@ -241,7 +241,7 @@ class _Zips:
 
 
 class _Person:
-    """What one student has handed in, as it is collected."""
+    """Collect what one student has handed in."""
 
     def __init__(self, named):
         self.named, self.items, self.entries, self.late, self.closed = named, [], [], None, ""
@@ -275,7 +275,7 @@ class _Person:
 
 
 class _Class:
-    """Sorts the items of a class by student.
+    """Sort the items of a class by student.
 
     Args:
         items: what the class's folder or zip holds.

@@ -80,7 +80,7 @@ def _kind(path: Path) -> str:
 
 
 def _below(folder: Path, parts: tuple[str, ...]) -> Iterator[Item]:
-    """Yield everything below a folder; what cannot be listed is yielded as closed."""
+    """Yield everything below a folder; yield as "closed" what cannot be listed."""
     closed: list[str] = []
 
     def note(error: OSError) -> None:

@@ -1,12 +1,12 @@
 """Right and wrong variants of the solution, and how the tests are run on them.
 
-To be read in this order:
+Read in this order:
 
-    catalog          all variants, one task changed in each
+    catalog          all variants; each changes one task
     wheats/          right ways to write a task
-    chaffs.toml      wrong ones, one small edit each
-    mutators         wrong ones made by machine
-    equivalent.toml  those of them that do what the solution does
-    runner           the tests of one task on many variants, a process each
-    direct           the hidden tests of one task on one variant, in this process
+    chaffs.toml      wrong ones; each is one small edit
+    mutators         make wrong ones automatically
+    equivalent.toml  mutants that behave like the solution
+    runner           run a task's tests on many variants, each in its own process
+    direct           run a task's hidden tests on one variant, in this process
 """

@@ -32,8 +32,8 @@ TITLES = {"README.md": "Set up and start", NOTES: "Notes and answers",
           "beyond/launch/README.md": "Many processes, many machines"}
 EXPLORE = "explore.html"  # the finished page with the scenes (notebooks.explore)
 SCENES = {2: 1, 3: 2, 4: 3, 5: 4, 6: 5, 7: 7}  # section of the chapter: scene that shows it
-EXTRAS = "(finished pages)"  # stands in index.md where the list of them goes
-FIRST = "Before you start"  # the page with what stands before section 1
+EXTRAS = "(finished pages)"  # marks in index.md where the list of them goes
+FIRST = "Before you start"  # the page with the text before section 1
 # Never copied into the book, whoever links to them.
 CLOSED = ("instructor", "solutions/lab15_grpo.py", ".ci", ".github")
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)((?:\s+\"[^\"]*\")?)\)")

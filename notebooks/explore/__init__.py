@@ -1,12 +1,12 @@
-"""The page where GRPO happens before your eyes; see __main__.py.
+"""The interactive page on which you watch GRPO work; see __main__.py.
 
-To be read in this order: js (the model and the method in JavaScript), weights, batches, curves,
-mine (a student's functions on the page's batches), build; record makes the data that is kept.
+Read in this order: js (the model and the method in JavaScript), weights, batches, curves,
+mine (a student's functions on the page's batches), build; record makes the stored data.
 """
 
 
 def page():
-    """Return the page as text, without a student's numbers: the book takes it along."""
+    """Return the page as text, without a student's numbers: the book includes it."""
     from notebooks.explore import build
 
     return build.page_html()

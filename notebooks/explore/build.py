@@ -107,7 +107,7 @@ def page_html(lab=None, runs=()):
 
 
 def write(out, lab=None, runs=()):
-    """Write the page to a file, by way of a temporary name; return its size in bytes.
+    """Write the page to a file atomically; return its size in bytes.
 
     Args:
         out: the file.

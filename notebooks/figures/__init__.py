@@ -1,1 +1,1 @@
-"""The pictures of the chapter: one script each, drawn from results that are kept as JSON."""
+"""The figures of the chapter: one module each, drawn from results that are stored as JSON."""

@@ -86,14 +86,21 @@ def texts():
 
 
 def fill_texts(names):
-    """Put the alternative texts of the figures into the texts that show them."""
+    """Put the alternative texts of the figures into the texts that show them.
+
+    Returns:
+        The names of the figures that none of the texts shows.
+    """
     import textwrap
 
     import tinylm
 
+    unseen = dict.fromkeys(names)
+
     def put(match):
         if match[2] not in names:
             return match[0]
+        unseen.pop(match[2], None)
         image = match[0].replace(f"[{match[1]}]", f"[{results_of(match[2])['alt']}]", 1)
         return textwrap.fill(image, 88, break_long_words=False, break_on_hyphens=False)
 
@@ -103,6 +110,7 @@ def fill_texts(names):
         new = IMAGE.sub(put, text.replace("\r\n", "\n"))
         data = (new.replace("\n", "\r\n") if "\r\n" in text else new).encode()
         tinylm.write_file(path, lambda file, data=data: file.write(data))
+    return list(unseen)
 
 
 def complaints(names):
@@ -149,8 +157,8 @@ def main(argv=None):
             print(f"up to date: {counted(len(names), 'figure')}")
         else:
             redraw(names, flags.measure)
-            if flags.chapter:
-                fill_texts(names)
+            if flags.chapter and (unseen := fill_texts(names)):
+                print(f"in none of {', '.join(TEXTS)}: {', '.join(unseen)}")
     except FileNotFoundError as error:  # a run that was never measured
         sys.exit(str(error))
 

@@ -1,10 +1,10 @@
-"""What labfile.py is made of; with the standard library alone.
+"""The parts of labfile.py; they need only the standard library.
 
-To be read in this order:
+Read in this order:
 
-    surroundings  what a lab file finds around it, and what it must not reach for
+    surroundings  what a lab file sees while it is loaded, and what is kept from it
     limits        a time limit for student code
-    settings      what a student's code may switch for the whole process
-    errors        what an exception of Python or PyTorch means, in a sentence
-    shadows       files that hide a module of Python's
+    settings      process-wide switches that student code may have changed
+    errors        explain an exception of Python or PyTorch in one sentence
+    shadows       find files that hide one of Python's own modules
 """

@@ -90,7 +90,7 @@ def hint_lines(n, level, option="--hints="):
 
 
 def _wrapped(text, indent):
-    """Return the text as lines of at most 88 characters; what stands in backticks stays whole."""
+    """Return the text as lines of at most 88 characters; text in backticks stays whole."""
     whole = re.sub("`[^`]+`", lambda match: match[0].replace(" ", "\0"), text)
     lines = textwrap.wrap(whole, 88, initial_indent=indent, subsequent_indent=indent,
                           break_on_hyphens=False)

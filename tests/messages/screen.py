@@ -178,7 +178,7 @@ def wrap(text, width=WIDTH):
     """Return a message's lines, each at most `width` characters wide.
 
     A part with a label ("expected  ...") keeps its column, any other line is continued with an
-    indent; lines that continue a part are joined first, so that nothing stands in rags.
+    indent; lines that continue a part are joined first, so that no line is broken raggedly.
     """
     if max(map(len, text.split("\n"))) <= width:
         return text.split("\n")

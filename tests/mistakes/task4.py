@@ -714,5 +714,5 @@ STATS = [
 
 _K3 = [(name, stages) for name, stages in LOSS_TABLE if set(stages) == {"k3"}]
 _RATIOS = [entry for entry in LOSS_TABLE if entry[0] in ("task4.ratio_ref", "task4.ratio_inverted")]
-# What a statistic may get wrong for itself. The last two take too few values to tell more apart.
+# Mistakes of a single statistic. The last two take too few values to tell more apart.
 STATS_OF = {"kl": STATS + _K3, "clip_frac": STATS, "ratio_max": STATS + _RATIOS}

@@ -1,9 +1,9 @@
-"""How tests are run: in this process, in another one, in spite of a crash.
+"""Run the tests: in this process or in another one, and survive a crash.
 
-To be read in this order:
+Read in this order:
 
-    guard      a run of the tests that outlives the student's code
-    judge      the tests of some tasks inside this process
-    processes  processes that judge, started before there is work
-    skips      a list at the end of a run of what was skipped, and why
+    guard      keep the test run alive when student code exits or crashes
+    judge      run the tests of some tasks inside this process
+    processes  processes that judge, started in advance
+    skips      list at the end of a run what was skipped, and why
 """

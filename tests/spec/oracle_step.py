@@ -2,7 +2,7 @@
 
 The policy is a bigram table: the logits after a token are a row of `theta` plus `bias`. Its
 parameters are one flat list here: the rows of theta, then bias. A rollout is three nested lists:
-`before` (B, T) the token that stands before every response token, `tokens` (B, T) the response
+`before` (B, T) the token before every response token, `tokens` (B, T) the response
 tokens, `mask` (B, T).
 """
 

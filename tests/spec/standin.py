@@ -253,7 +253,7 @@ class WatchedSGD(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        """Do a step, write down what there was to see, return what the closure returned."""
+        """Do a step, record what was observed, return what the closure returned."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -19,7 +19,7 @@ from lab15_run import TOP
 from tests.labfile import load_lab
 
 CLAMP = {"log_ratio_clip": 20.0}
-# what stands before the slash of a record's name -> our loss, with what verl sets inside
+# the part of a record's name before the slash -> our loss, with what verl sets inside
 OURS = {
     "grpo_seqmean_k3": as_verl_loss(losses.grpo, **CLAMP),
     "dapo_tokenmean": as_verl_loss(losses.dapo, **CLAMP),

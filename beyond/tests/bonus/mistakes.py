@@ -30,7 +30,7 @@ def clip(rho, low, high):
 
 
 def _groups(p, together):
-    """Return the row numbers of each group; together: True if its rows stand together."""
+    """Return the row numbers of each group; together: True if its rows are adjacent."""
     P = len(p.mask) // p.G
     if together:
         return [range(j * p.G, (j + 1) * p.G) for j in range(P)]

@@ -1,1 +1,1 @@
-"""Tests of a HuggingFace model: backend, trainer, settings, files, commands."""
+"""Tests of training a HuggingFace model: backend, trainer, settings, files, commands."""

@@ -114,7 +114,7 @@ def test_samples_in_use_are_given_up_when_their_settings_have_changed(tmp_path):
 def test_what_cannot_be_resumed_or_configured_is_one_line(tmp_path):
     made = trainer(tmp_path)
     made.train(tiny.rows(9))
-    with pytest.raises(OSError, match="final is no checkpoint to go on from"):
+    with pytest.raises(OSError, match="final is not a checkpoint to resume from"):
         trainer(tmp_path / "x").train(tiny.rows(9), resume=str(tmp_path / "final"))
     (tmp_path / "checkpoint-1").mkdir()
     torch.save({"step": 1}, tmp_path / "checkpoint-1" / "state.pt")

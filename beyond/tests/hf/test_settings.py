@@ -357,7 +357,7 @@ def test_a_collapse_is_said_once_with_the_settings(tmp_path, capsys):
     made.policy.model.get_output_embeddings().weight.data *= 50
     made.train(tiny.rows(2))
     said = capsys.readouterr().out
-    assert said.count("nothing is learned any more") == 1
+    assert said.count("nothing more is learned") == 1
     assert "learning_rate (now 0.001)" in said and "kl_beta (now 0.04)" in said
 
 

@@ -40,7 +40,7 @@ def model(seed=0):
 
 
 def sample(policy, prompts, temperature=1.0):
-    """Sample with random numbers that hang on the prompt, so that any rank draws the same."""
+    """Sample with random numbers that depend only on the prompt: every rank draws the same."""
     parts = []
     for prompt in prompts[::G]:
         draw = torch.Generator().manual_seed(zlib.crc32(prompt.encode()))
@@ -189,7 +189,7 @@ def read_runs(world, folder):
         kept, here = torch.load(folder / f"{wrote}.pt"), state(run)
         found[wrote] = {k: float((kept[k] - here[k]).abs().max()) for k in kept}
         found[wrote]["done"] = len(run.hist["loss"])
-        run.step(7)  # it can go on, too
+        run.step(7)  # and it can continue
     return found
 
 

@@ -1,4 +1,4 @@
-"""beyond.launch.tiny on 1, 2 and 4 ranks: equal to one process, checkpoints, what is said."""
+"""beyond.launch.tiny on 1, 2 and 4 ranks: equal to one process, checkpoints, messages."""
 
 import json
 import os
@@ -170,7 +170,7 @@ def test_a_full_disk_is_said_and_training_goes_on(tmp_path, capsys, monkeypatch)
 
 @pytest.mark.parametrize(
     "more, said",
-    [((), "go on with it by --resume"), (("--resume", "--lr", "0.1"), "made with lr = 0.0003, not"),
+    [((), "continue it with --resume"), (("--resume", "--lr", "0.1"), "made with lr = 0.0003, not"),
      (("--resume", "--loss", "dapo"), "made with loss = 'lab'")],
 )
 def test_a_checkpoint_of_another_run_is_not_taken_up(tmp_path, more, said):
@@ -203,7 +203,7 @@ def test_a_damaged_checkpoint_is_one_line_and_the_one_before_is_taken(
     assert (tmp_path / "checkpoint-2").is_dir()
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- messages
 
 
 @pytest.mark.parametrize("ranks", COUNTS)

@@ -72,7 +72,7 @@ def assert_equal(one, other, tmp_path):
 
 
 def alone(out, iters):
-    """Return a Run of one process that goes on from a folder."""
+    """Return a Run of one process that resumes from a folder."""
     return tiny.Run(tiny.parse(None, [*RUN, "--out", str(out), "--resume",
                                          "--iters", str(iters)]), World())
 

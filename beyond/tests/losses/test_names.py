@@ -24,6 +24,7 @@ def test_every_loss_advantage_and_estimator_has_its_name_in_the_table():
     assert not {v.loss for v in VARIANTS.values()} & set(names.OTHERS)
     assert tuple(ADVANTAGES) == names.ADVANTAGE_NAMES and tuple(KL_ESTIMATORS) == names.KL_NAMES
     assert losses.__all__ == variants.__all__
+    assert set(LOSSES) <= set(losses.__all__), "add the function to __all__"
     assert all(getattr(losses, name) is getattr(variants, name) for name in losses.__all__)
 
 

@@ -1,1 +1,1 @@
-"""Tests of several processes: the cases that they run, and what must be equal."""
+"""Tests of training with several processes: the cases, and which results must be equal."""

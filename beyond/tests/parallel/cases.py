@@ -207,7 +207,7 @@ def runner(world, folder, stop=99, **changes):
 
 
 def resumed(world, how, kept, **changes):
-    """Return (weights, next gradient, steps done) of a run that goes on from a checkpoint."""
+    """Return (weights, next gradient, steps done) of a run that resumes from a checkpoint."""
     made = runner(world, kept.parent / f"resumed-{world.size}", parallel=how, **changes)
     made.schedule.total = 4
     made.load(str(kept))

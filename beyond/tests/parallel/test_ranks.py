@@ -142,7 +142,7 @@ def test_one_process_goes_on_where_two_were(folder, kept):
 
 
 def test_a_killed_rank_an_error_and_ctrl_c(folder):
-    """One job under torchrun: each time it goes on from the last checkpoint, to the bit."""
+    """One job under torchrun: each time it resumes from the last checkpoint, bit for bit."""
     out = folder / "disturbed"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
                 "--max-restarts", "2", "--monitor-interval", "0.1", "-m", "beyond.train_hf"]

@@ -1,1 +1,1 @@
-"""Tests of what a run leaves behind: its folder, its record."""
+"""Tests of the files of a run: its folder, its record, its checkpoints."""

@@ -1,1 +1,1 @@
-"""Tests of lab files, losses, data and folders that are wrong."""
+"""Tests of bad input: lab files, losses, data and folders."""

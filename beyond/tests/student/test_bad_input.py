@@ -199,5 +199,5 @@ def test_a_full_disk_while_logging_is_said_once_and_later_lines_are_whole(tmp_pa
     log.paths["training_log"] = path
     path.write_text(path.read_text(encoding="utf-8") + '{"step": 2, "lo', encoding="utf-8")
     log.metrics(4, {"loss": 1.0})
-    assert capsys.readouterr().out.count("Training goes on") == 1
+    assert capsys.readouterr().out.count("Training continues") == 1
     assert json.loads(path.read_text(encoding="utf-8").splitlines()[-1])["step"] == 4

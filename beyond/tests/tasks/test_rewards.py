@@ -1,4 +1,4 @@
-"""Rewards and data: what is right, what is wrong, and what is said of bad input."""
+"""Rewards and data: right input, wrong input, and the messages about it."""
 
 import asyncio
 import functools

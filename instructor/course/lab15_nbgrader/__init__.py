@@ -1,4 +1,4 @@
-"""What nbgrader loads in this course; instructor/builders/course.py copies it into the folder.
+"""The modules that nbgrader loads; instructor/builders/course.py copies them into the course.
 
 Nothing here imports the repository, so that the folder works wherever it is copied.
 """

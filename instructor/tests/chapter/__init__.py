@@ -1,1 +1,1 @@
-"""Tests of chapter.md and solutions/notes.md, and what their numbers are made from."""
+"""Tests of chapter.md and solutions/notes.md, and of the code behind their numbers."""

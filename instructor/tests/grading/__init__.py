@@ -1,1 +1,1 @@
-"""Tests of instructor.grade and all behind it: who handed in, sandbox, points, records."""
+"""Tests of instructor.grade and the packages behind it: submissions, sandbox, points, records."""

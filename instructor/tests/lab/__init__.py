@@ -1,1 +1,1 @@
-"""Tests of tinylm.py, lab15_run.py and what is given in the lab file."""
+"""Tests of tinylm.py, lab15_run.py and the given part of the lab file."""

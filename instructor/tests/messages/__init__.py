@@ -1,1 +1,1 @@
-"""Tests of tests/messages: what a student reads."""
+"""Tests of tests/messages: the messages that a student reads."""

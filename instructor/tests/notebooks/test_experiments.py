@@ -1,4 +1,4 @@
-"""The chapter's experiments: they can be measured, stopped and resumed, and show what is said."""
+"""The chapter's experiments: measured, stopped, resumed, and their tables."""
 
 import json
 import math

@@ -1,1 +1,1 @@
-"""The teacher's pages, quiz and slides."""
+"""Tests of the teacher's pages, quiz and slides."""

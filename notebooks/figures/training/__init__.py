@@ -1,1 +1,1 @@
-"""Figures of the training runs in notebooks/figures/runs; no more is measured for them."""
+"""Figures of the training runs in notebooks/figures/runs; they need no other measurements."""

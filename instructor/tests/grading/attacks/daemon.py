@@ -1,5 +1,5 @@
 # ruff: noqa
-"""Leaves a process behind that goes on after the grader has moved on."""
+"""Leaves a process behind that runs on after the grader has finished with the file."""
 
 import os
 import time

@@ -1,1 +1,1 @@
-"""Tests of notebooks/explore: its numbers are Python's, in node and in a real browser."""
+"""Tests of notebooks/explore: its numbers equal Python's, in node and in a real browser."""
