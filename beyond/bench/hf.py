@@ -88,7 +88,6 @@ def load(flags):
 
 def run_ours(flags, model, tokenizer, rows, times, out) -> None:
     """Train with GRPOTrainer."""
-    sys.path.insert(0, str(TOP))
     from beyond import GRPOConfig, GRPOTrainer
 
     class Clock:
@@ -205,7 +204,7 @@ def all_sides(flags, asked: list[str]) -> dict:
         "sides": []}
     for side in flags.sides.split(","):
         python = sys.executable if side == "ours" else flags.python_theirs
-        command = [python, str(Path(__file__).resolve()), *asked, "--side", side]
+        command = [python, "-m", "beyond.bench.hf", *asked, "--side", side]
         results["sides"].append(common.side(side, command, flags.threads, HF_HUB_OFFLINE="1"))
         print("RESULT " + json.dumps(results["sides"][-1]))
     return results

@@ -324,6 +324,17 @@ def test_help_is_ascii_and_names_every_flag(module, capsys):
     assert ended.value.code == 0 and said.isascii() and f"beyond.{module}" in said
 
 
+def test_the_bench_measures_our_side_in_a_process_of_its_own(model, tmp_path, capsys):
+    from beyond.bench import hf
+
+    path = tmp_path / "hf.json"
+    few = [f"--{name}=2" for name in ("prompts", "group", "tokens", "steps")]
+    assert hf.main(["--sides=ours", f"--model={model}", f"--save={path}", *few]) == 0
+    assert "ours" in capsys.readouterr().out
+    [ours] = json.loads(path.read_text(encoding="utf-8"))["sides"]
+    assert ours["side"] == "ours" and ours["median_step_s"] > 0
+
+
 def test_sft_runs_in_the_c_locale_and_in_paths_with_blanks(model, tmp_path):
     path = tmp_path / "caf\u00e9 data.jsonl"
     rows = [{"prompt": "\u4f60\u2028\n1=", "answer": "\u00e9"}, {"prompt": "2=", "answer": "2"}]
